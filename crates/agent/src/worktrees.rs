@@ -67,8 +67,8 @@ impl WorktreeActions for AgentHandle {
 
 /// Worktrees for this agent itself, and for an agent that it starts.
 impl AgentHandle {
-    /// Makes a worktree for work in the folder of this agent, with the WorktreeCreate hooks if there are any, or with
-    /// git. Does not enter it.
+    /// Makes a worktree for work in the folder of this agent, with the WorktreeCreate hooks if there are any, otherwise
+    /// with git. Does not enter it.
     pub(crate) async fn make_worktree(
         self: &Arc<Self>,
         name: &WorktreeName,
@@ -83,8 +83,9 @@ impl AgentHandle {
         create::create(&self.git(), &folder, name, &policy.settings, cancel).await
     }
 
-    /// Removes a worktree, with the WorktreeRemove hooks if there are any. One with work in it is removed only if the
-    /// work may be lost; an error leaves it as it is.
+    /// Removes a worktree: runs the WorktreeRemove hooks if there are any, and then git, unless a hook made the
+    /// worktree. One that was only found is never removed, nor is work in one unless `how` is to discard, nor what a
+    /// hook made without such hooks. An error leaves the worktree as it is, as far as hooks have not changed it.
     pub(crate) async fn remove_worktree(
         self: &Arc<Self>,
         tree: &Worktree,
@@ -121,12 +122,14 @@ impl AgentHandle {
         tree.remove(&git, cancel).await
     }
 
-    /// Returns a runner of git with this agent's environment and the trust of its folder.
+    /// Returns a runner of git commands with the environment and the limits of this agent, restricted if the repository
+    /// is not trusted.
     fn git(&self) -> GitRunner {
         GitRunner::new(&self.workspace, self.session.settings.worktrees().trust)
     }
 
-    /// Runs the WorktreeCreate hooks and returns the folder that they name. Any failure is an error.
+    /// Runs the WorktreeCreate hooks and returns the real path of the folder that they name. A refusal of a hook, and a
+    /// path that is missing, relative or not a folder, are errors.
     async fn path_by_hook(
         self: &Arc<Self>,
         name: &WorktreeName,
@@ -155,7 +158,8 @@ impl AgentHandle {
         })
     }
 
-    /// Runs the WorktreeRemove hooks. Any failure is an error, and the worktree stays.
+    /// Runs the WorktreeRemove hooks before the worktree at `path` is removed. A refusal or failure of a hook is an
+    /// error, and then the worktree must stay.
     async fn tell_removal(
         self: &Arc<Self>,
         path: &Path,
@@ -176,8 +180,8 @@ impl AgentHandle {
         }
     }
 
-    /// Looks up a worktree by its path. It has to lie where the agent may work: entering it makes it a working
-    /// directory without a permission question.
+    /// Returns the worktree at a path. It has to lie in a working directory of the agent, otherwise the result is an
+    /// error: entering it makes it a working directory without a permission question.
     async fn find_worktree(
         self: &Arc<Self>,
         path: &Path,
@@ -193,13 +197,13 @@ impl AgentHandle {
         }
     }
 
-    /// Returns a name that no other session uses: `wt-` and the beginning of a fresh id.
+    /// Makes a name that no other session uses: `wt-` and a part of a fresh id.
     fn made_up_name(&self) -> Result<WorktreeName, WorktreeRefusal> {
         let id = self.session.process.host.uuid();
         WorktreeName::parse(&format!("wt-{}", id.split('-').next().unwrap_or(&id)))
     }
 
-    /// Refuses in plan mode, in which nothing may change, and a worktree is a change of the disk.
+    /// Returns an error in plan mode, in which nothing is changed, not even on disk; every other mode allows it.
     fn may_change(&self) -> Result<(), WorktreeRefusal> {
         match self.view().scope.mode() {
             PermissionMode::Plan => Err(WorktreeRefusal::PlanMode),
@@ -211,8 +215,8 @@ impl AgentHandle {
         }
     }
 
-    /// Makes a worktree the folder of this agent: its shell, its working directories and the root of rules move there
-    /// with one change of its view.
+    /// Makes a worktree the folder of this agent, and remembers the one that it leaves. Rules count there before the
+    /// agent works there. The agent must not be in a worktree already.
     fn move_into(&self, tree: Worktree) {
         // Before the agent works there: a rule that forbids counts from the first moment on.
         self.session.permissions().add_root(&tree.folder);
@@ -232,8 +236,8 @@ impl AgentHandle {
         });
     }
 
-    /// Undoes [`Self::move_into`]. The shell goes to its folder from before, or to the home of the agent if that is
-    /// gone.
+    /// Makes the folder from before the worktree `inside` that of this agent again, or the project if that folder is
+    /// gone. Returns the report for the tool, with `lost` as the work that was discarded.
     fn move_out(&self, inside: &OccupiedWorktree, lost: Option<LostWork>) -> LeftWorktree {
         let home = inside.original_home.clone().unwrap_or_else(|| self.workspace.root.clone());
         let restored_cwd = if inside.original_cwd.is_dir() { inside.original_cwd.clone() } else { home };
@@ -254,7 +258,7 @@ impl AgentHandle {
         }
     }
 
-    /// Logs where the worktree is that this agent is in at its end, because it stays there.
+    /// Writes to the log where the worktree is that this agent leaves behind at its end; does nothing if it is in none.
     pub(crate) fn tell_worktree_left(&self) {
         if let Some(inside) = &self.view().worktree {
             let path = inside.tree.path.display();

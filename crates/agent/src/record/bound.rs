@@ -99,7 +99,8 @@ impl ResultBounds {
         }
     }
 
-    /// Returns the text of an error, cut in the middle if it is too long: the cause is at either end.
+    /// Returns the text of an error. If it is too long, the whole text is saved to a file, and the middle is replaced
+    /// by a note that names it: the cause is at either end.
     pub async fn error_text(&self, text: String) -> String {
         if chars_fit(&text, ResultLimits::DEFAULT_CHARS) {
             return text;
@@ -162,12 +163,12 @@ type Kept = Result<SavedResult, String>;
 fn bounded_text(text: &str, limit: TextLimit, saver: &ResultSaver<'_>) -> String {
     let kind = if is_json(text) { FileKind::Json } else { FileKind::Text };
     let saved = saver.save(kind, |out| out.write_all(text.as_bytes()));
-    form(text, limit, &saved)
+    short_form(text, limit, &saved)
 }
 
 /// Returns what the model reads in place of a long text: its start and the path of the file, or both its ends if no
 /// file could be written.
-fn form(text: &str, limit: TextLimit, saved: &Kept) -> String {
+fn short_form(text: &str, limit: TextLimit, saved: &Kept) -> String {
     match saved {
         Ok(saved) => shown_in_place(text, saved),
         Err(why) => {
@@ -181,8 +182,8 @@ fn form(text: &str, limit: TextLimit, saved: &Kept) -> String {
     }
 }
 
-/// Returns blocks within the limits: first without media that are too large for any request, then, if there is still
-/// too much, as a file with all of them.
+/// Returns blocks within the limits. Media that are too large for any request are replaced by a text; if there is still
+/// too much, all blocks are saved to a file, and its short form and the first pictures are returned.
 fn bounded_blocks(blocks: &[Value], limit: TextLimit, saver: &ResultSaver<'_>) -> Vec<Value> {
     let sendable: Vec<Value> =
         blocks.iter().map(|block| too_large_medium(block).unwrap_or_else(|| block.clone())).collect();
@@ -190,11 +191,12 @@ fn bounded_blocks(blocks: &[Value], limit: TextLimit, saver: &ResultSaver<'_>) -
         return sendable;
     }
     let saved = saver.save(FileKind::Json, |out| write_lines(out, blocks));
-    let form = json!({"type": "text", "text": form(&plain_text(blocks), limit, &saved)});
+    let form = json!({"type": "text", "text": short_form(&plain_text(blocks), limit, &saved)});
     std::iter::once(form).chain(kept_pictures(&sendable, limit)).collect()
 }
 
-/// Returns the pictures among the first blocks, as far as they take no more than half of the limit.
+/// Returns the pictures among the first [`KEPT_BLOCKS`] blocks, up to the first with which they take more than half of
+/// the limit or more than [`KEPT_BYTES`].
 fn kept_pictures(blocks: &[Value], limit: TextLimit) -> Vec<Value> {
     let (mut cost, mut bytes) = (0, 0);
     let first = blocks.iter().take(KEPT_BLOCKS).filter(|block| is_image(block));
@@ -208,7 +210,7 @@ fn kept_pictures(blocks: &[Value], limit: TextLimit) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the text in place of a picture or document that no request could carry.
+/// Returns the text in place of a picture or document that no request could carry; `None` for every other block.
 fn too_large_medium(block: &Value) -> Option<Value> {
     let limit = if is_image(block) { IMAGE_BYTES } else { MEDIA_BYTES };
     let size = media_bytes(block);
@@ -222,7 +224,7 @@ fn too_large_medium(block: &Value) -> Option<Value> {
     })
 }
 
-/// Describes a block that is not text in a few words.
+/// Describes a block in a few words, by its type and, if it has media, their type and size.
 fn described(block: &Value) -> String {
     let kind = match tag_of(block) {
         "" => "block",
@@ -242,7 +244,7 @@ fn media_bytes(block: &Value) -> usize {
     SourceView::of(block).and_then(|source| source.data).map_or(0, str::len)
 }
 
-/// Whether a content block is an image; documents are not.
+/// Returns whether a content block is an image; documents are not.
 fn is_image(block: &Value) -> bool {
     matches!(BlockView::of(block), BlockView::Image(_))
 }
@@ -270,14 +272,14 @@ fn write_lines(out: &mut dyn Write, blocks: &[Value]) -> io::Result<()> {
     out.write_all(b"\n]\n")
 }
 
-/// Whether the text is a whole JSON object or array, which decides the kind of its file. Other JSON values count as
-/// text.
+/// Returns whether the text is a whole JSON object or array, which decides the kind of its file. Other JSON values
+/// count as text.
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Whether programs get the same as the model. Then they also get the same bounded form, whatever the limit of other
-/// values is: a picture that the model can be shown is whole for them, too.
+/// Returns whether programs get the same as the model. Then they also get the same bounded form, whatever the limit of
+/// other values is: a picture that the model can be shown is whole for them, too.
 fn is_same(content: &Content, value: &Value) -> bool {
     match (content, value) {
         (Content::Text(text), Value::String(value)) => text == value,
@@ -286,7 +288,7 @@ fn is_same(content: &Content, value: &Value) -> bool {
     }
 }
 
-/// Whether content can be sent as it is: text within its limit, and no single image or document too large.
+/// Returns whether content can be sent as it is: text within its limit, and no single image or document too large.
 fn content_fits(content: &Content, limit: TextLimit) -> bool {
     match (content, limit) {
         (Content::Text(text), TextLimit::Characters(chars)) => chars_fit(text, chars),
@@ -297,13 +299,13 @@ fn content_fits(content: &Content, limit: TextLimit) -> bool {
     }
 }
 
-/// Whether a text has at most that many characters; one that is too long by its bytes alone is not counted.
+/// Returns whether a text has at most `chars` characters. A text whose bytes alone decide it is not counted.
 fn chars_fit(text: &str, chars: usize) -> bool {
     text.len() <= chars || (text.len() / 4 <= chars && text.chars().count() <= chars)
 }
 
-/// Whether the blocks together stay within the text limit and within the bytes that media may have. Stops at the first
-/// block that exceeds one.
+/// Returns whether the blocks together stay within the text limit and within the bytes that media may have. Stops at
+/// the first block that exceeds one.
 fn blocks_fit(blocks: &[Value], limit: TextLimit) -> bool {
     let (mut cost, mut bytes) = (0_u64, 0);
     blocks.iter().all(|block| {
@@ -321,7 +323,8 @@ fn most(limit: TextLimit) -> u64 {
     }
 }
 
-/// What a block counts: pictures and documents count what they usually cost the model, not the bytes of their data.
+/// Returns how much of the limit a block takes, in the unit of the limit. Pictures and documents count what they
+/// usually cost the model, not the bytes of their data. A number beyond the limit need not be exact.
 fn block_cost(block: &Value, limit: TextLimit) -> u64 {
     let data = media_bytes(block);
     let chars_beside =

@@ -108,8 +108,9 @@ impl FileCheckpoints {
         Self { config, state: Mutex::default() }
     }
 
-    /// Begins the checkpoint of a prompt: every file followed so far is compared with its copy, and saved again if
-    /// it differs. Returns the record for the session's file. `prompt` is the id that a rewind names.
+    /// Begins the checkpoint of a prompt: every file followed so far is compared with its copy, and saved again if it
+    /// differs. Returns the record for the session's file. `prompt` is the id that a rewind names. A file that cannot
+    /// be saved is recorded as uncovered; beyond [`MAX_SNAPSHOTS`] the oldest prompt is forgotten.
     pub fn begin(&self, prompt: &str, at: CheckpointMoment<'_>) -> SideRecord {
         let mut state = self.state(at.session);
         let files = state.snapshots.back().map(|last| last.tracked_file_backups.clone()).unwrap_or_default();
@@ -135,8 +136,9 @@ impl FileCheckpoints {
         state.snapshots.back().unwrap_or(&Snapshot::default()).record(IsUpdate::No)
     }
 
-    /// Saves a file that a call is about to change, once per prompt. Returns the record for the session's file, or
-    /// `None` if there is nothing to record. Must be called before the change.
+    /// Saves a file that a call is about to change, once per prompt; must be called before the change. Returns the
+    /// record for the session's file, also if the file could not be saved. `None` if no prompt has begun, or the file
+    /// was saved or tried before.
     pub fn before_change(&self, path: &Path, call: &str, at: CheckpointMoment<'_>) -> Option<SideRecord> {
         let mut state = self.state(at.session);
         let name = self.name_of(path);
@@ -173,7 +175,7 @@ impl FileCheckpoints {
         std::mem::take(&mut self.lock().troubles)
     }
 
-    /// Ends the run. The copies of a session that is not kept are deleted.
+    /// Ends the run. Deletes the copies if the session is not kept; otherwise does nothing.
     pub fn close(&self) {
         if !self.config.lasting {
             self.lock().store.remove_all();
@@ -185,7 +187,9 @@ impl FileCheckpoints {
         path.strip_prefix(&self.config.root).unwrap_or(path).display().to_string()
     }
 
-    /// Returns the state for this session, which has another id after `/clear`.
+    /// Locks the state for this session, which has another id after `/clear`. For an id other than the last one it
+    /// starts again without snapshots, and the copies of a session that is not kept are deleted. The records of earlier
+    /// runs are loaded once, for the first session.
     fn state(&self, session: &str) -> std::sync::MutexGuard<'_, State> {
         let mut state = self.lock();
         if state.session != session {
@@ -232,7 +236,8 @@ impl Snapshot {
 }
 
 impl Backup {
-    /// Returns where the file is. Older records do not say it; there the name counts, unless it leads elsewhere (`..`).
+    /// Returns where the file is. Older records do not say it, and for them it is the name below `root`. `None` if the
+    /// name leads elsewhere (`..`), or the recorded folder is not absolute.
     fn path(&self, name: &str, root: &Path) -> Option<PathBuf> {
         let name = Path::new(name);
         if self.real_parent_dir.as_os_str().is_empty() {
@@ -246,7 +251,8 @@ impl Backup {
 }
 
 impl State {
-    /// Returns the copy that a followed file equals now: the one it had, or a new one.
+    /// Returns the copy that a followed file equals now: the one it had, or a new one, which is saved. The error is for
+    /// people and means that the file is not covered.
     fn refresh(&mut self, name: &str, backup: &Backup, now: &str) -> Result<Backup, String> {
         let path = backup.path(name, &self.root).ok_or(NOWHERE)?;
         let mark = keep::mark(&path);
@@ -271,8 +277,9 @@ impl State {
         self.save(name, &path, backup.version, now)
     }
 
-    /// Saves the current content of a file as the version after `version`. A file that does not exist is saved as
-    /// such, without a copy.
+    /// Saves the current content of a file as the version after `version`, or a later one if that name is taken. A file
+    /// that does not exist is recorded as such, without a copy. If there is no room, the oldest prompts are forgotten
+    /// first.
     fn save(&mut self, name: &str, path: &Path, version: u32, now: &str) -> Result<Backup, String> {
         let mut backup = Backup {
             backup_file_name: None,
@@ -313,7 +320,8 @@ impl State {
         self.troubles.push(format!("{name} cannot be rewound to before this prompt: {why}"));
     }
 
-    /// Restores the state from the records that earlier runs left in the session's file.
+    /// Restores the snapshots from the records that earlier runs left in the session's file. If it cannot be read, the
+    /// host is told and there are none.
     fn load(&mut self, transcript: &Path) {
         let kinds = ["file-history-snapshot", "file-history-delta"];
         let records = match lathe_transcript::records_of(transcript, &kinds) {
@@ -346,7 +354,8 @@ impl State {
         }
     }
 
-    /// Adds a snapshot that was read from a record. A record for a known prompt is an update and is merged into it.
+    /// Adds a snapshot that was read from a record. A record for a known prompt is an update and is merged into it; one
+    /// that cannot be parsed is ignored.
     fn take_snapshot(&mut self, snapshot: Value) {
         let Ok(snapshot) = serde_json::from_value::<Snapshot>(snapshot) else { return };
         match self.snapshots.iter_mut().rfind(|known| known.message_id == snapshot.message_id) {

@@ -46,7 +46,8 @@ pub fn value_tokens(value: &Value) -> u64 {
     }
 }
 
-/// Estimates the tokens of a content block that is still JSON text.
+/// Estimates the tokens of a content block that is still JSON text. It is parsed only if it is long and contains base64
+/// data; one that cannot be parsed then counts nothing.
 pub fn raw_block_tokens(block: &RawValue) -> u64 {
     let text = block.get();
     if text.len() > WORTH_A_LOOK && text.contains("\"base64\"") {

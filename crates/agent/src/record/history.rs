@@ -114,20 +114,22 @@ impl ConversationHistory {
     }
 
     /// Notes the id of the record of the prompt that was just added, so that a compaction can say which records it
-    /// keeps.
+    /// keeps. If a prompt of the same message was noted before, the earlier one stays, because a tail begins with the
+    /// first.
     pub fn note_prompt(&mut self, record: String) {
         // Kept if there is one, because a tail begins with the first prompt of the message.
         self.open_record.get_or_insert(record);
     }
 
-    /// Adds the result of a call that an earlier response made. It comes first in the open user message, because
-    /// the API wants results before everything else.
+    /// Adds the result of a call that an earlier response made. It comes first in the open user message, in front of
+    /// results that were added before it, because the API wants results before everything else.
     pub fn add_result(&mut self, block: ContentBlock) {
         self.tokens += block_tokens(&block);
         self.open.insert(0, block);
     }
 
-    /// Adds a text block to the user message that goes out next.
+    /// Adds a text block to the user message that goes out next. A blank text is left out, because the API would refuse
+    /// it.
     pub fn add_user_text(&mut self, text: &str) {
         self.add_user([ContentBlock::text(text)]);
     }
@@ -154,7 +156,8 @@ impl ConversationHistory {
         self.push(Role::Assistant, &blocks, MessageFacts { tokens, record: None });
     }
 
-    /// Notes the API's token count for the response just added, and the id of the record of its first block.
+    /// Notes the API's token count for the response just added, and the id of the record of its first block. A count of
+    /// zero, from a response that broke before it began, leaves the last count in force.
     pub fn note_answer(&mut self, usage: &Usage, record: Option<String>) {
         if self.sealed.last().is_some_and(|last| last.role() == Role::Assistant)
             && let Some(facts) = self.facts.last_mut()
@@ -187,7 +190,8 @@ impl ConversationHistory {
 
     /// Returns the longest end of the conversation that fits into the bounds and can follow a summary: it begins with a
     /// response, so every call in it keeps its result and every result its call, or it is the prompt that has no
-    /// response yet. A call that waits for its result always stays.
+    /// response yet. A call that waits for its result always stays. If nothing can stay, the tail is empty; the open
+    /// user message is closed in any case.
     pub fn tail(&mut self, bounds: TailBounds) -> ConversationTail {
         self.seal();
         let count = self.sealed.len();
@@ -219,7 +223,7 @@ impl ConversationHistory {
     }
 
     /// Replaces everything before the tail by `head`. What stays keeps its bytes, except for a prompt right behind the
-    /// head, which becomes one message with it.
+    /// head, which becomes one message with it. `tail` must come from [`Self::tail`], with nothing added since.
     pub fn compact(&mut self, head: Vec<ContentBlock>, tail: &ConversationTail) {
         let mut kept = self.sealed.split_off(tail.start.min(self.sealed.len()));
         let mut kept_facts = self.facts.split_off(tail.start.min(self.facts.len()));
@@ -239,8 +243,8 @@ impl ConversationHistory {
         }
     }
 
-    /// Cuts texts of more than `most` tokens that have no response yet, because with them no request would ever fit
-    /// again.
+    /// Cuts the texts of more than `most` tokens that have no response yet to their first `keep_chars` characters,
+    /// because with them no request would ever fit again. Other blocks stay.
     pub fn shorten_unanswered(&mut self, most: u64, keep_chars: usize) {
         self.seal();
         let unanswered = self.sealed.iter().rev().take_while(|message| message.role() == Role::User).count();
@@ -259,7 +263,7 @@ impl ConversationHistory {
         }
     }
 
-    /// Returns the messages to send, oldest first. Cloning them shares their bytes.
+    /// Closes the open user message and returns the messages to send, oldest first. Cloning them shares their bytes.
     pub fn messages(&mut self) -> Vec<WireMessage> {
         self.seal();
         self.sealed.clone()
@@ -275,13 +279,15 @@ impl ConversationHistory {
         referenced_tools(&self.sealed[tail.start.min(self.sealed.len())..])
     }
 
-    /// Returns the messages so far, with the open blocks as the last one.
+    /// Returns the messages so far, with the open blocks as the last one. Unlike [`Self::messages`] it does not close
+    /// the open message.
     pub fn so_far(&self) -> Vec<WireMessage> {
         let open = (!self.open.is_empty()).then(|| WireMessage::new(Role::User, &self.open).ok()).flatten();
         self.sealed.iter().cloned().chain(open).collect()
     }
 
-    /// Closes the open user message. Its bytes never change afterwards, which keeps the API's cache valid.
+    /// Closes the open user message, if there is one. Its bytes never change afterwards, which keeps the API's cache
+    /// valid.
     fn seal(&mut self) {
         if !self.open.is_empty() {
             let open = std::mem::take(&mut self.open);
@@ -293,7 +299,8 @@ impl ConversationHistory {
         }
     }
 
-    /// Appends a finished message and its facts. The two lists must stay of the same length.
+    /// Appends a finished message and its facts to the two lists, which must stay of the same length. A message without
+    /// any block is left out.
     fn push<B: Serialize>(&mut self, role: Role, blocks: &[B], facts: MessageFacts) {
         // Blocks that are not objects were left out before; a message without any is left out here.
         if let Ok(message) = WireMessage::new(role, blocks) {
@@ -318,7 +325,7 @@ fn holds_call(message: &WireMessage) -> bool {
     message.bytes().windows(MARK.len()).any(|window| window == MARK)
 }
 
-/// Parses the blocks of a finished message.
+/// Parses the blocks of a finished message; none if they cannot be parsed.
 pub fn blocks_of(message: &WireMessage) -> Vec<ContentBlock> {
     #[derive(Deserialize)]
     struct Sent {
@@ -327,7 +334,8 @@ pub fn blocks_of(message: &WireMessage) -> Vec<ContentBlock> {
     serde_json::from_slice::<Sent>(message.bytes()).map(|sent| sent.content).unwrap_or_default()
 }
 
-/// Cuts a text that is longer than `most` tokens to its first `keep_chars` characters.
+/// Cuts a text that is longer than `most` tokens to its first `keep_chars` characters and says so at its end. A block
+/// that is not text stays as it is.
 fn shorten(block: &mut ContentBlock, most: u64, keep_chars: usize) {
     let Some(text) = block.as_text() else { return };
     if block_tokens(block) > most {
@@ -338,8 +346,8 @@ fn shorten(block: &mut ContentBlock, most: u64, keep_chars: usize) {
     }
 }
 
-/// Whether a block can be sent. The API refuses empty text blocks, and a block that is not an object would break the
-/// wire form.
+/// Returns whether a block can be sent. The API refuses blank text blocks, and a block that is not an object would
+/// break the wire form.
 fn is_sendable(block: &ContentBlock) -> bool {
     match block.as_text() {
         Some(text) => !text.trim().is_empty(),

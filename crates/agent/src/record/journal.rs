@@ -131,7 +131,7 @@ impl AgentJournal {
     }
 
     /// Continues the chain of records of an earlier run behind the record `last`. `records` are those of its
-    /// conversation, `turn_index` is the number of prompts that have started a turn.
+    /// conversation, oldest first; `turn_index` is the number of prompts that have started a turn.
     pub fn go_on_after(
         &mut self,
         last: Option<String>,
@@ -197,7 +197,7 @@ impl AgentJournal {
     }
 
     /// Records the result of a tool call. Its parent is the record of its own call, `call_uuid`, also when other
-    /// records have come in between.
+    /// records have come in between; the next record follows the result.
     pub fn tool_result(&mut self, frame: &UserMessage, call_uuid: &str) {
         let now = frame.timestamp.as_deref().unwrap_or("");
         let nothing = Value::Null;
@@ -212,7 +212,8 @@ impl AgentJournal {
         self.follow(&frame.uuid);
     }
 
-    /// Records any other user message: notes to the model, marks of an interruption.
+    /// Records a user message that is neither a prompt nor the result of a call: a note to the model, or the mark of an
+    /// interruption.
     pub fn user(&mut self, frame: &UserMessage) {
         let now = frame.timestamp.as_deref().unwrap_or("");
         let mut body = UserBody::prompt(&frame.message);
@@ -233,8 +234,8 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// Writes the records that close a turn: the last prompt, for lists of sessions, and the cost so far, for a
-    /// later run. Does nothing if the session is not kept.
+    /// Writes the records that close a turn: the last prompt, for lists of sessions, and the cost so far, for a later
+    /// run. Makes sure that all records of the session are in its file. Does nothing if the session is not kept.
     pub fn end_of_turn(&mut self, spent: SpentTotals) {
         if !self.files.are_kept() {
             return;
@@ -270,12 +271,14 @@ impl AgentJournal {
     }
 
     /// Announces the id of the prompt that will be recorded next, because hooks see the prompt and its id first.
+    /// [`Self::prompt_id`] returns it from now on.
     pub fn announce_prompt(&mut self, uuid: String) {
         self.prompt_id.clone_from(&uuid);
         self.announced = Some(uuid);
     }
 
-    /// Takes the id announced by [`Self::announce_prompt`], for the record that is written now.
+    /// Takes the id announced by [`Self::announce_prompt`], for the record that is written now; `None` if none was
+    /// announced since the last call.
     pub fn take_announced(&mut self) -> Option<String> {
         self.announced.take()
     }
@@ -285,7 +288,8 @@ impl AgentJournal {
         (!self.prompt_id.is_empty()).then(|| self.prompt_id.clone())
     }
 
-    /// Notes that this record was written last, so that the next record names it as its parent.
+    /// Notes that this record was written last, so that the next record names it as its parent. Only the newest
+    /// [`MAX_RECENT`] records are remembered for a compaction.
     fn follow(&mut self, uuid: &str) {
         self.last = Some(uuid.to_owned());
         self.recent.push_back(uuid.to_owned());

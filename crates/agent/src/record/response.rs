@@ -26,12 +26,13 @@ struct UnparsedText {
 }
 
 impl UnparsedInput {
-    /// Returns the text that the model sent as the input, if this value stands for an input that was not JSON.
+    /// Returns the text that the model sent as the input if `input` stands for one that was not a JSON object,
+    /// otherwise `None`.
     pub fn raw(input: &Value) -> Option<String> {
         Self::deserialize(input).ok().map(|unparsed| unparsed.kept.raw)
     }
 
-    /// Wraps a text that is not JSON as an input, so that the call can be recorded and refused like any other.
+    /// Wraps a text that is not a JSON object as an input, so that the call can be recorded and refused like any other.
     fn input(raw: &str) -> Value {
         json!(Self { kept: UnparsedText { raw: raw.to_owned(), len: raw.len() } })
     }
@@ -70,7 +71,8 @@ struct OpenBlock {
 }
 
 impl ModelResponse {
-    /// Takes in one event. Returns the block that it finished, which is also kept in `blocks`.
+    /// Takes in one event. Returns the block that it finished, which is also kept in `blocks`; `None` if it finished
+    /// none.
     pub fn fold(&mut self, event: &StreamEvent) -> Option<ContentBlock> {
         match event {
             StreamEvent::MessageStart(message) => {
@@ -113,7 +115,7 @@ impl ModelResponse {
         }
     }
 
-    /// Builds the response from one that was not streamed.
+    /// Builds the response, which is complete, from one that was not streamed.
     pub fn from_complete(whole: CompleteMessage) -> Self {
         let ResponseMessage { id, model, blocks, stop_reason, usage } = whole.read();
         Self {
@@ -129,14 +131,16 @@ impl ModelResponse {
         }
     }
 
-    /// Replaces the last finished block, so that the history holds the same form that was recorded and shown.
+    /// Replaces the last finished block, so that the history holds the same form that was recorded and shown. Does
+    /// nothing if no block is finished.
     pub fn replace_last(&mut self, block: &ContentBlock) {
         if let Some(last) = self.blocks.last_mut() {
             last.clone_from(block);
         }
     }
 
-    /// Takes the text of unfinished blocks when the response was cut off; none if there is none.
+    /// Takes the text of unfinished blocks when the response was cut off, and drops these blocks. `None` if the text is
+    /// blank.
     pub fn take_partial_text(&mut self) -> Option<String> {
         let open = std::mem::take(&mut self.open);
         let text: String = open.into_values().map(|open| open.text).collect();
@@ -148,19 +152,19 @@ impl ModelResponse {
         self.open.keys().copied().collect()
     }
 
-    /// Whether something was handed out that cannot be undone: text that was shown, or a call that may have started.
-    /// Such a response is never requested a second time.
+    /// Returns whether something was handed out that cannot be undone: text that was shown, or a call that may have
+    /// started. Such a response is never requested a second time.
     pub fn is_committed(&self) -> bool {
         self.blocks.iter().any(|block| !block.is_thinking())
     }
 
-    /// Returns whether nothing of the response is missing. Its last event carries nothing new, so a stream that
-    /// breaks just before it has lost nothing.
+    /// Returns whether nothing of the response is missing: its last event was seen, or would bring nothing new, because
+    /// the response has a stop reason and all of its blocks are finished.
     pub fn is_whole(&self) -> bool {
         self.complete || (self.stop_reason.is_some() && self.open.is_empty() && self.is_committed())
     }
 
-    /// Returns whether the last block is a call whose input was cut off.
+    /// Returns whether the last block is a call whose input is not a JSON object, because it was cut off.
     pub fn ends_in_half_a_call(&self) -> bool {
         let last = self.blocks.last().and_then(ContentBlock::as_tool_use);
         last.is_some_and(|call| UnparsedInput::raw(call.input).is_some())
@@ -238,7 +242,8 @@ impl OpenBlock {
     }
 }
 
-/// Parses the streamed input of a tool call; none when nothing was streamed.
+/// Parses the streamed input of a tool call; `None` if nothing was streamed. A text that is not a JSON object is
+/// wrapped as [`UnparsedInput`].
 fn read_input(json: &str) -> Option<Value> {
     if json.is_empty() {
         return None;
@@ -249,8 +254,8 @@ fn read_input(json: &str) -> Option<Value> {
     }
 }
 
-/// Merges later counts into earlier ones; what the delta does not name stays. A zero input count in the delta means
-/// "not repeated here".
+/// Merges later counts into earlier ones; what the delta does not name stays. A zero count in the delta means "not
+/// repeated here".
 fn merge_usage(usage: &mut Usage, later: &Usage) {
     let keep = |old: u64, new: u64| if new == 0 { old } else { new };
     usage.input_tokens = keep(usage.input_tokens, later.input_tokens);

@@ -56,7 +56,8 @@ struct Sum {
 }
 
 impl SessionTotals {
-    /// Adds the usage and cost of one response. Must be called once per response, also for a broken one.
+    /// Adds the usage and cost of one response, and notes a model without a price for [`Self::take_unknown_models`].
+    /// Must be called once per response, also for a broken one.
     pub fn add(&mut self, model: &str, usage: &Usage) {
         let priced = prices::price(usage, model);
         if priced.basis == CostBasis::Unknown && !self.unknown_models.iter().any(|known| known == model) {
@@ -78,7 +79,8 @@ impl SessionTotals {
         }
     }
 
-    /// Notes the usage of a response of the main conversation, from which its size is known.
+    /// Notes the usage of a response of the main conversation, from which its size is known. A response that failed
+    /// before it began has no usage and leaves the noted one.
     pub fn note_last(&mut self, usage: &Usage) {
         // A response that failed before it began has no usage.
         if sent(usage) > 0 {
@@ -91,7 +93,8 @@ impl SessionTotals {
         self.last_usage = None;
     }
 
-    /// Returns the usage of the last response of the main conversation.
+    /// Returns the usage of the last response of the main conversation; `None` before the first, and after
+    /// [`Self::forget_last`].
     pub fn last_usage(&self) -> Option<&Usage> {
         self.last_usage.as_ref()
     }
@@ -101,17 +104,19 @@ impl SessionTotals {
         self.last_usage.as_ref().map_or(0, |usage| sent(usage) + usage.output_tokens)
     }
 
-    /// Adds the time of a request to the time of this run.
+    /// Adds the time of a request to the time of this run, which [`Self::api_ms`] returns. [`Self::add_api_time`]
+    /// counts for the session's file.
     pub fn add_api_ms(&mut self, ms: u64) {
         self.api_ms += ms;
     }
 
-    /// Returns the time spent in requests so far, in milliseconds.
+    /// Returns the time that this run has spent in requests for this session, in milliseconds.
     pub fn api_ms(&self) -> u64 {
         self.api_ms
     }
 
-    /// Takes over the totals of earlier runs of the session, which later totals include.
+    /// Takes over the totals of earlier runs of the session, which later totals include. The usage of a model that
+    /// cannot be parsed is left out.
     pub fn start_from(&mut self, state: &CostState) {
         let usage = |(model, value): (&String, &Value)| {
             Some((model.clone(), serde_json::from_value(value.clone()).ok()?))
@@ -131,7 +136,8 @@ impl SessionTotals {
         };
     }
 
-    /// Adds time that a turn spent in requests to the work that the session's file keeps.
+    /// Adds time that a turn spent in requests to the work that the session's file keeps. It is not part of
+    /// [`Self::api_ms`].
     pub fn add_api_time(&mut self, ms: u64) {
         self.work.api_ms += ms;
     }
@@ -141,13 +147,13 @@ impl SessionTotals {
         self.work.tool_ms += ms;
     }
 
-    /// Adds the lines that a tool call has added and removed.
+    /// Adds the lines that a tool call has added and removed to the work that the session's file keeps.
     pub fn add_changes(&mut self, lines: ChangedLines) {
         self.work.lines_added += lines.added;
         self.work.lines_removed += lines.removed;
     }
 
-    /// Returns what the session's file keeps of this; the run began at `started_ms`.
+    /// Returns the totals over all runs that the session's file keeps; this run began at `started_ms`.
     pub fn spent(&self, started_ms: u64, now_ms: u64) -> SpentTotals {
         SpentTotals {
             cost_usd: self.cost_usd(),
@@ -170,7 +176,7 @@ impl SessionTotals {
         *self = Self { left, unknown_models: std::mem::take(&mut self.unknown_models), ..Self::default() };
     }
 
-    /// Returns the cost of this session in this run, without earlier runs.
+    /// Returns the cost of this session in this run, without earlier runs and without sessions that `/clear` has ended.
     fn session_cost(&self) -> Cost {
         self.models.iter().map(|(_, sum)| sum.cost).sum()
     }
@@ -185,7 +191,7 @@ impl SessionTotals {
         self.earlier.cost_usd + self.session_cost().usd()
     }
 
-    /// Returns usage and cost per model, for the field `modelUsage` of a result.
+    /// Returns usage and cost per model over all runs of the session, for the field `modelUsage` of a result.
     pub fn model_usage(&self) -> BTreeMap<String, ModelUsage> {
         let mut all = usage_map(&self.models);
         for (model, earlier) in &self.earlier.models {
@@ -197,8 +203,7 @@ impl SessionTotals {
         all
     }
 
-    /// Takes the usage per model since the last result. Call it once per result, because it starts at zero
-    /// afterwards.
+    /// Returns the usage per model since the last call, and starts at zero again. Must be called once per result.
     pub fn take_since_result(&mut self) -> BTreeMap<String, ModelUsage> {
         usage_map(&std::mem::take(&mut self.since_result))
     }

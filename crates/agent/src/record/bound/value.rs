@@ -21,7 +21,7 @@ const DEPTH: usize = 16;
 /// How much is kept of the parts of a value.
 #[derive(Clone, Copy)]
 struct Cut {
-    /// Characters of a string or key.
+    /// Characters of a string; longer keys (in bytes) are dropped with their values.
     chars: usize,
     /// Members of a list or object.
     members: usize,
@@ -35,18 +35,20 @@ const CUTS: [Cut; 4] = [
     Cut { chars: 50, members: 10 },
 ];
 
-/// Whether all strings and keys of a value together have at most that many characters.
+/// Returns whether a value has at most that many characters, as [`chars`] counts them.
 pub fn fits(value: &Value, most: usize) -> bool {
     chars(value, most) <= most
 }
 
-/// Counts the characters in all strings and keys of a value, no further than one beyond `most`.
+/// Counts the characters in all strings and keys of a value, and [`NODE_CHARS`] for each value in it, no further than
+/// one beyond `most`.
 pub fn chars(value: &Value, most: usize) -> usize {
     let mut room = most;
     if takes(value, &mut room) { most - room } else { most.saturating_add(1) }
 }
 
-/// Subtracts the size of a value from the room; false if there is not enough.
+/// Subtracts the size of a value from the room. Returns false if there is not enough; a part of the room may be used up
+/// then.
 fn takes(value: &Value, room: &mut usize) -> bool {
     take(NODE_CHARS, room)
         && match value {
@@ -59,13 +61,13 @@ fn takes(value: &Value, room: &mut usize) -> bool {
         }
 }
 
-/// Subtracts the characters of a text from the room; false if there is not enough.
+/// Subtracts the characters of a text from the room. Returns false, with the room unchanged, if there is not enough.
 fn take_text(text: &str, room: &mut usize) -> bool {
     // A text that is too long by its bytes alone is not counted.
     text.len() / 4 <= *room && take(text.chars().count(), room)
 }
 
-/// Subtracts a number of characters from the room; false, with the room unchanged, if there is not enough.
+/// Subtracts a number of characters from the room. Returns false, with the room unchanged, if there is not enough.
 fn take(chars: usize, room: &mut usize) -> bool {
     match room.checked_sub(chars) {
         Some(rest) => {
@@ -76,7 +78,8 @@ fn take(chars: usize, room: &mut usize) -> bool {
     }
 }
 
-/// Cuts the value until it fits, and adds a note that says where the whole is.
+/// Returns the value, cut by the mildest of [`CUTS`] with which it has at most `chars` characters, with a note that
+/// says where the whole is. If none suffices, only an empty value of the same shape and the note are left.
 pub fn cut_to_fit(value: &Value, chars: usize, kept: &Kept) -> Value {
     for cut in CUTS {
         let bounded = with_note(shortened(value, cut, 0), kept);
@@ -93,8 +96,9 @@ pub fn cut_to_fit(value: &Value, chars: usize, kept: &Kept) -> Value {
     with_note(empty, kept)
 }
 
-/// Returns the value with its strings and lists cut. `depth` is how deep it is nested; below [`DEPTH`] everything
-/// becomes null, which also bounds the recursion.
+/// Returns the value with its strings cut and the last members of long lists and objects left out. A member whose key
+/// is too long is left out too, because a cut key could equal another; what is nested deeper than [`DEPTH`] becomes
+/// null.
 fn shortened(value: &Value, cut: Cut, depth: usize) -> Value {
     if depth > DEPTH {
         return Value::Null;
@@ -123,8 +127,8 @@ fn shortened_text(text: &str, chars: usize) -> String {
     format!("{start}… [{} left out here]", human_size((text.len() - start.len()) as u64))
 }
 
-/// Adds to a cut value where the complete one is, or why it could not be saved: as members of an object, as the
-/// last entry of a list, or at the end of a text.
+/// Adds to a cut value where the complete one is, or why it could not be saved: as members of an object, as the last
+/// entry of a list, or at the end of a text. Any other value stays as it is.
 fn with_note(value: Value, kept: &Kept) -> Value {
     let note = || match kept {
         Ok(saved) => format!("[cut: {}]", saved.whereabouts()),

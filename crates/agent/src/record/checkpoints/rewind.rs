@@ -46,7 +46,8 @@ enum Wanted {
 
 impl FileCheckpoints {
     /// Gives every followed file the content it had before `prompt`. A dry run changes nothing and returns the same
-    /// report.
+    /// report. Files that cannot be restored are listed in it; if some are and none could be changed, the result is an
+    /// error.
     pub fn rewind(
         &self,
         prompt: &str,
@@ -91,8 +92,8 @@ impl State {
         Some(wanted)
     }
 
-    /// Makes one file what its backup says, and counts it if it differs. A backup without a saved copy means that the
-    /// file did not exist and is removed; a dry run only checks that the change would be possible.
+    /// Makes one file what its backup says, and counts it in `rewound` if it differs. A backup without a saved copy
+    /// means that the file did not exist, and removes it. A dry run only checks that the change would be possible.
     fn rewind_file(
         &self,
         name: &str,

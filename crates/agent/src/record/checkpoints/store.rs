@@ -33,13 +33,13 @@ impl CheckpointStore {
         Self { dir, bytes, most: MAX_TOTAL_BYTES }
     }
 
-    /// Whether that many bytes more stay within the limit for all copies of the session.
+    /// Returns whether that many bytes more stay within the limit for all copies of the session.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.bytes + bytes as u64 <= self.most
     }
 
-    /// Saves a copy of a file. Returns its name in the store and the version it got. A copy is never overwritten,
-    /// because forks share copies.
+    /// Saves a copy of a file under the version `version`, or the next one whose name is free. Returns its name in the
+    /// store and the version it got. A copy is never overwritten, because forks share copies.
     pub fn write(&mut self, path: &Path, version: u32, copy: &FileCopy) -> Result<(String, u32), String> {
         if !self.has_room(copy.bytes.len()) {
             return Err(format!("the copies of this session would take more than {} bytes", self.most));
@@ -72,7 +72,8 @@ impl CheckpointStore {
         Err(format!("there are too many copies of it in {}", self.dir.display()))
     }
 
-    /// Reads a saved copy by its name in the store.
+    /// Reads a saved copy by its name in the store. A name that leads out of the folder and a copy that is not a plain
+    /// file are errors, because records may come from another program.
     pub fn read(&self, name: &str) -> Result<FileCopy, String> {
         // The name comes from a record, which another program may have written.
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
@@ -89,7 +90,7 @@ impl CheckpointStore {
         Ok(FileCopy { bytes, mode: mode & 0o7777 })
     }
 
-    /// Deletes all copies but the needed ones.
+    /// Deletes all copies but the needed ones; a copy that cannot be deleted stays and keeps counting.
     pub fn remove_all_but(&mut self, needed: &BTreeSet<&str>) {
         for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if needed.contains(entry.file_name().to_string_lossy().as_ref()) {
@@ -117,9 +118,9 @@ impl CheckpointStore {
     }
 }
 
-/// Gives the session `to` the copies of the session `from`, of which it is a fork. A copy is written once and never
-/// changed, so both may have the same file; where hard links are not possible, it is copied. `dir` is the folder of all
-/// copies.
+/// Gives the session `to` the copies of the session `from`, of which it is a fork; does nothing if there are none. A
+/// copy is written once and never changed, so both may have the same file; where hard links are not possible, it is
+/// copied. `dir` is the folder of all copies.
 pub fn share_copies(dir: &Path, from: &str, to: &str) -> Result<(), String> {
     let (from, to) = (dir.join(from), dir.join(to));
     let copies: Vec<_> = std::fs::read_dir(&from).into_iter().flatten().flatten().collect();
@@ -137,7 +138,7 @@ pub fn share_copies(dir: &Path, from: &str, to: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A hash that is the same in every run and on every machine (FNV-1a).
+/// Returns a hash that is the same in every run and on every machine (FNV-1a).
 fn fnv(bytes: &[u8]) -> u64 {
     bytes
         .iter()

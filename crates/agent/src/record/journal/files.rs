@@ -80,7 +80,8 @@ impl SessionFiles {
         }
     }
 
-    /// Closes the file of a child agent that has ended. Records that still wait are written first.
+    /// Closes the file of a child agent that has ended; does nothing if it has none. Records that still wait are
+    /// written first, and a failure is kept for the host.
     pub fn close_agent(&self, agent_id: &str) {
         let mut state = self.state();
         if let Some(mut writer) = state.agents.remove(agent_id)
@@ -90,14 +91,14 @@ impl SessionFiles {
         }
     }
 
-    /// Whether the records of this session are kept, in files or by the host.
+    /// Returns whether the records of this session are kept, in files or by the host.
     pub fn are_kept(&self) -> bool {
         let state = self.state();
         state.main.is_some() || state.mirror.is_some()
     }
 
-    /// Appends a record to one of the session's files. Does not fail: the problem is kept for
-    /// [`Self::take_troubles`].
+    /// Appends a record to one of the session's files and to the mirror. Does not fail: a problem is kept for
+    /// [`Self::take_troubles`], and a record for a file that is not open reaches only the mirror.
     pub fn append(&self, file: &SessionFile, line: Result<Line, TranscriptError>) {
         self.state().append(file, line);
     }
@@ -124,13 +125,13 @@ impl SessionFiles {
         }
     }
 
-    /// The current title of the session, as far as this run knows it.
+    /// Returns the current title of the session, as far as this run knows it; `None` if it has none.
     pub fn current_title(&self) -> Option<String> {
         self.state().title.clone()
     }
 
     /// Ends the turn: repeats the session's names where lists would not find them any more, and makes sure that the
-    /// records are in the file.
+    /// records are in the session's own file. A failure is kept for [`Self::take_troubles`].
     pub fn end_turn(&self, session_id: &str) {
         let mut state = self.state();
         if let Some(path) = state.main.as_ref().map(|writer| writer.path().to_owned()) {
@@ -149,7 +150,7 @@ impl SessionFiles {
         self.state().troubles.extend(troubles);
     }
 
-    /// Returns what went wrong since the last call, for the host.
+    /// Returns what went wrong since the last call, for the host; each message is returned once.
     pub fn take_troubles(&self) -> Vec<String> {
         std::mem::take(&mut self.state().troubles)
     }
@@ -159,12 +160,13 @@ impl SessionFiles {
         self.state().main.as_ref().map(|writer| writer.path().to_owned())
     }
 
-    /// Returns the path of a child agent's file as text; `None` if it has none.
+    /// Returns the path of a child agent's file as text; `None` if the file is not open.
     pub fn agent_path(&self, agent_id: &str) -> Option<String> {
         self.state().agents.get(agent_id).map(|writer| writer.path().display().to_string())
     }
 
-    /// Takes the next records that were not sent to the host yet, all of one file; `None` if there are none.
+    /// Takes the next records that were not sent to the host yet, at most [`MIRROR_BATCH`] and all of one file; `None`
+    /// if there are none.
     pub fn take_mirrored(&self) -> Option<TranscriptMirror> {
         let mut state = self.state();
         let waiting = &mut state.mirror.as_mut()?.waiting;
@@ -179,8 +181,8 @@ impl SessionFiles {
         })
     }
 
-    /// Continues in a new file for another session id, beside the old one. The mirrored records of the old file
-    /// must have been sent before.
+    /// Continues in a new file for another session id, beside the old one. If the file cannot be made, nothing more is
+    /// saved. The mirrored records of the old file must have been sent before.
     pub fn begin_anew(&self, session_id: &str) {
         let mut state = self.state();
         state.title = None;
@@ -199,7 +201,8 @@ impl SessionFiles {
         }
     }
 
-    /// Ends the run with a last attempt to write what waits for room on the disk. Returns what is lost if that fails.
+    /// Ends the run with a last attempt to write what waits for room on the disk. Returns a message about what is lost
+    /// if that fails, and `None` if nothing is.
     pub fn close(&self) -> Option<String> {
         let mut state = self.state();
         let writer = state.main.as_mut()?;

@@ -33,24 +33,26 @@ pub struct CommandRecord<'a> {
 }
 
 impl AgentJournal {
-    /// Returns the id of the record that holds the first block of the last response.
+    /// Returns the id of the record that holds the first block of the last response; `None` before the first response.
     pub fn answer_record(&self) -> Option<String> {
         self.answer_record.clone()
     }
 
-    /// Returns the id of the last record, which the next one will name as its parent.
+    /// Returns the id of the last record, which the next one will name as its parent; `None` if there is no record yet.
     pub fn last_record(&self) -> Option<String> {
         self.last.clone()
     }
 
-    /// Returns the records of the conversation from this one on; none if it is not among the newest.
+    /// Returns the records of the conversation from the record `head` on, oldest first; none if it is not among the
+    /// newest.
     pub fn records_from(&self, head: &str) -> Vec<String> {
         let from = self.recent.iter().position(|record| record == head).unwrap_or(self.recent.len());
         self.recent.iter().skip(from).cloned().collect()
     }
 
-    /// Records a boundary and the summary behind it. A run that dies between the two leaves a boundary without a
-    /// summary: readers ignore it, and the conversation goes on as it was.
+    /// Records a boundary and the summary behind it; afterwards the conversation consists of the kept records. A run
+    /// that dies between the two leaves a boundary without a summary: readers ignore it, and the conversation goes on
+    /// as it was.
     pub fn compacted(&mut self, boundary: CompactBoundaryRecord<'_>) {
         let body = SystemBody::compact_boundary(boundary.metadata, self.last.as_deref());
         let link = Link { uuid: boundary.uuid, parent: None, timestamp: boundary.now };
@@ -77,8 +79,9 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// Records what the runtime told the model after the last record, in the same words. A later run tells it again at
-    /// the same place. `task_runs` are the runs of tasks whose ends the note tells, so that none tells them again.
+    /// Records what the runtime told the model after the last record, in the same words, so that a later run tells it
+    /// again at the same place. `task_runs` are the runs of tasks whose ends the note tells, so that none tells them
+    /// again. The last argument is the record's id and time.
     pub fn told(&mut self, note: &str, rendered: &str, task_runs: &[&str], (uuid, now): (&str, &str)) {
         let mut attachment = json!({"type": "hook_additional_context", "content": [note]});
         if let Some(first) = task_runs.first() {
