@@ -50,7 +50,7 @@ impl Captured {
         self.total_bytes - (self.head.len() + self.tail.len()) as u64
     }
 
-    /// Head and tail as text; bytes that are not UTF-8 are replaced. The gap, if any, is not marked.
+    /// Returns head and tail as text; bytes that are not UTF-8 are replaced. A gap between the two is not marked.
     pub fn to_text(&self) -> String {
         let mut bytes = Vec::with_capacity(self.head.len() + self.tail.len());
         bytes.extend_from_slice(&self.head);
@@ -168,7 +168,8 @@ impl Collector {
         self.total == (self.head.len() + self.tail.len()) as u64
     }
 
-    /// Writes a chunk that is not in head and tail yet; the first time also what they hold.
+    /// Writes a chunk that is not in head and tail yet; the first time also what they hold. Does nothing if no file was
+    /// named or an earlier write failed. After an error the file is removed, unless it has the only copy of the head.
     fn write_spill(&mut self, chunk: &[u8]) {
         let Some(wanted) = &self.capture.spill else { return };
         match &mut self.spill {
@@ -195,10 +196,10 @@ impl Collector {
         }
     }
 
-    /// Creates the file now, unless it exists already, and returns its path and how much of the output it holds.
-    /// `file` replaces the one in the [`Capture`] if none was created yet; of a file that was created, only its cap and
-    /// its exit line change. Fails if no file was named, if it cannot be
-    /// created, or if memory has dropped bytes already, because a file must start with the first byte.
+    /// Creates the file now, unless it exists already, and returns its path and how much of the output it holds. `file`
+    /// replaces the one in the [`Capture`] if none was created yet; of a file that was created, only its exit line
+    /// changes and its cap can grow. Fails if no file was named, if it cannot be created, or if memory has dropped
+    /// bytes already, because a file must start with the first byte.
     pub fn start_file(&mut self, file: Option<SpillFile>) -> Result<Spilled, String> {
         if matches!(self.spill, Spill::NotYet) {
             if !self.memory_holds_all() {
@@ -235,7 +236,8 @@ impl Collector {
         self.release_head();
     }
 
-    /// Releases the memory of the head if a file has the same bytes; the tail stays.
+    /// Releases the memory of the head if a file has the same bytes, otherwise does nothing. Memory then keeps only the
+    /// last bytes, up to the size of the tail.
     fn release_head(&mut self) {
         match &self.spill {
             Spill::Writing(open) if open.bytes >= self.head.len() as u64 && !self.head.is_empty() => {}
@@ -369,8 +371,9 @@ impl OutputFile {
         Ok(open)
     }
 
-    /// Writes as much of `part` as there is room for, and makes room first if older output may go. The rest is dropped
-    /// without an error, and so is everything once the file is closed.
+    /// Writes as much of `part` as the cap leaves room for; a file that keeps the tail first drops older output, unless
+    /// its exit line is written. What does not fit is dropped without an error, and so is everything once the file is
+    /// closed.
     fn append(&mut self, mut part: &[u8], wanted: &SpillFile) -> Result<(), String> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let in_words = |error: io::Error| format!("{}: {error}", self.path.display());
@@ -402,6 +405,7 @@ impl OutputFile {
     }
 
     /// Returns the place of `len` bytes of the output from `offset` on, fewer if the exit line is between them.
+    /// `offset` must not be before the first byte that the file still has.
     fn locate(&self, offset: u64, len: usize, total_bytes: u64) -> Located {
         let at = offset - self.dropped;
         let (at, len) = match self.exit_line {
@@ -413,9 +417,9 @@ impl OutputFile {
     }
 }
 
-/// Moves the last `kept` bytes of a file of `size` bytes to its front and cuts off the rest. The two parts may overlap: each
-/// piece is read before anything is written behind its beginning. Blocks for as long as it takes to copy them in the page cache, once for each half of
-/// the cap that the command prints.
+/// Moves the last `kept` bytes of a file of `size` bytes to its front, cuts off the rest and leaves the position at the
+/// new end. The two parts may overlap: each piece is read before anything is written behind its beginning. Blocks while
+/// the bytes are copied, which happens once for each half of the cap that the command prints.
 fn move_end_to_front(file: &mut File, size: u64, kept: u64) -> io::Result<()> {
     let mut buffer = vec![0; 256 * 1024];
     let mut done = 0;

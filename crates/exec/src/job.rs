@@ -184,7 +184,7 @@ impl CommandJob {
         self.shared.entry.id
     }
 
-    /// The main process, which is also its process group and session. 0 if it was lost at once.
+    /// Returns the pid of the main process, which is also its process group and session; 0 if it was lost at once.
     pub fn pid(&self) -> i32 {
         self.shared.entry.pid
     }
@@ -219,7 +219,7 @@ impl CommandJob {
     }
 
     /// Waits until no process of the tree is left, including those that the command left running, and all output is
-    /// read.
+    /// read. It has no time-out: leftovers that are kept may run until their scope ends.
     pub async fn wait_gone(&self) {
         self.until(JobPhase::Gone).await;
     }
@@ -308,8 +308,9 @@ impl CommandJob {
     }
 
     /// Reads up to `max` bytes of an output from `offset` on, from memory or the file; fewer at the border between
-    /// them. Bytes that were not kept are left out, which shows in the offset of the part. Reading the file blocks like
-    /// any file access.
+    /// them. Bytes that were not kept are left out, which shows in the offset of the part. If the command does not have
+    /// this output, the part is empty and its offset is 0; if the file is gone, only the tail is left. The file is read
+    /// without holding the lock of the output.
     pub fn read_from(&self, stream: OutputStream, offset: u64, max: usize) -> OutputPart {
         let locate = |offset: u64| {
             let mut output = self.shared.output();

@@ -138,8 +138,9 @@ fn output_pipe() -> io::Result<(OutputPipe, OwnedFd)> {
 /// Our end of the note pipe, and the command's end with the number it gets there.
 type NotePipe = (Option<OwnedFd>, Option<(OwnedFd, i32)>);
 
-/// Returns both ends of the note pipe, or nothing without a number. Both are non-blocking: nothing reads the pipe
-/// while the command runs, so a write to a full one must fail instead of waiting.
+/// Returns our end of the note pipe, and the far end with the number that the command gets it under; `(None, None)`
+/// without a number. Both ends are non-blocking: nothing reads the pipe while the command runs, so a write to a full
+/// one must fail instead of waiting.
 fn note_pipe(number: Option<i32>) -> io::Result<NotePipe> {
     let Some(number) = number else {
         return Ok((None, None));
@@ -151,9 +152,9 @@ fn note_pipe(number: Option<i32>) -> io::Result<NotePipe> {
     Ok((Some(read), Some((claim(write, number), number))))
 }
 
-/// Moves a descriptor to `number` if that is free, so that no pipe made later for the same launch gets it: the
-/// child puts the note there and would close that pipe. A number that is taken already belongs to something
-/// that the child has no use for.
+/// Returns a copy of `fd` with the number `number`, or `fd` as it is if that number is taken or cannot be had. It
+/// reserves the number, so that no pipe made later for the same launch gets it: the child puts the note there and would
+/// close that pipe.
 fn claim(fd: OwnedFd, number: i32) -> OwnedFd {
     match fcntl_dupfd_cloexec(&fd, number) {
         Ok(claimed) if claimed.as_raw_fd() == number => claimed,

@@ -99,7 +99,7 @@ impl PlaceLimit {
         }
     }
 
-    /// Takes a place if one is free, without waiting.
+    /// Takes a place if one is free, without waiting; `None` if all are taken. Dropping the [`Place`] releases it.
     pub fn free_place(&self) -> Option<Place> {
         Arc::clone(&self.places).try_acquire_owned().ok().map(|permit| Place { _permit: permit })
     }

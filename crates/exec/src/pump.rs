@@ -117,8 +117,9 @@ impl Pump {
         drop(last_word);
     }
 
-    /// Reads until the main process has ended; if the tree was told to end, until all of it has, or until the wait for
-    /// that is over.
+    /// Reads until the main process has ended, and enforces the limits meanwhile: at the deadline or at the limit of an
+    /// output it tells the tree to end. Once that was told, it waits until the whole tree is gone, for at most the
+    /// grace period and [`KILL_WAIT`].
     async fn until_ended(&mut self) -> MainEnd {
         let shared = Arc::clone(&self.shared);
         loop {
@@ -228,8 +229,8 @@ impl Pump {
         }
     }
 
-    /// Reads what the command wrote to its note pipe, up to [`NOTE_BYTES`]. To be called after the main process has
-    /// ended: it does not wait, and what is written later is lost.
+    /// Returns what the command wrote to its note pipe, at most [`NOTE_BYTES`]; empty without such a pipe. To be called
+    /// after the main process has ended: it does not wait, and what is written later is lost.
     fn read_note(&self) -> Vec<u8> {
         let Some(pipe) = &self.note else {
             return Vec::new();
@@ -267,7 +268,8 @@ impl Stream {
     }
 
     /// Reads what is available into the job, at most [`READS_IN_A_ROW`] times, so that other tasks get a turn; marks
-    /// the stream as closed at its end. The buffer is allocated only here, so that a silent command does not have one.
+    /// the stream as closed at its end. [`Flow::OverLimit`] means that the output reached its limit. The buffer is
+    /// allocated only here, so that a silent command does not have one.
     fn take(&mut self, shared: &JobShared) -> Flow {
         let mut buffer = Vec::with_capacity(READ_BYTES);
         for _ in 0..READS_IN_A_ROW {
@@ -312,7 +314,8 @@ impl Stream {
     }
 }
 
-/// Reads without waiting, and without relying on tokio's readiness flag, which may be stale.
+/// Reads once from a non-blocking descriptor and returns the number of bytes: 0 at the end, an error if nothing is
+/// there now. It does not use tokio's readiness flag, which may be stale.
 fn read_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| rustix::io::read(fd, &mut *buffer))?)
 }

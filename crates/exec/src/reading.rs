@@ -20,7 +20,7 @@ pub struct OutputPart {
 }
 
 impl OutputPart {
-    /// Returns the offset behind this piece: what to ask for next.
+    /// Returns the offset behind the last byte of this part, from which the next part is read.
     pub fn next_offset(&self) -> u64 {
         self.offset + self.bytes.len() as u64
     }
@@ -44,7 +44,7 @@ pub(crate) enum Located {
 }
 
 impl Located {
-    /// Returns the piece, read from the file if it is not in memory. `None` if the file cannot be read or has no byte
+    /// Returns the part, read from the file if it is not in memory. `None` if the file cannot be read or has no byte
     /// there.
     pub fn fetch(self) -> Option<OutputPart> {
         match self {

@@ -57,7 +57,7 @@ impl Running {
         Self { stdin, stdout: Some(output.stdout), stderr: output.stderr, entry }
     }
 
-    /// The main process, which is also its process group and session. 0 if it was lost at once.
+    /// Returns the pid of the main process, which is also its process group and session; 0 if it was lost at once.
     pub fn pid(&self) -> i32 {
         self.entry.pid
     }

@@ -138,8 +138,8 @@ impl Ledger {
         stop(&self.scope.listed()).await;
     }
 
-    /// Waits until no main process of this scope is running, including those started meanwhile. Leftovers do not
-    /// count.
+    /// Waits until no main process in this scope or those inside it is running, including those started meanwhile.
+    /// Leftovers do not count. Returns early if the runtime that watches the processes is gone.
     async fn until_idle(&self) {
         loop {
             let mut listed = self.scope.listed();

@@ -90,7 +90,7 @@ pub(crate) fn install(command: &mut Command, orders: Orders) -> io::Result<Reins
     Ok(Reins { lifeline, status })
 }
 
-/// A close-on-exec pipe (read end, write end) whose descriptors are not 0, 1 or 2, so that setting up the
+/// Returns a close-on-exec pipe (read end, write end) whose descriptors are not 0, 1 or 2, so that setting up the
 /// child's standard streams cannot overwrite them.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = io::pipe()?;

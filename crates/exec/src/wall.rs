@@ -25,8 +25,8 @@ pub unsafe trait CommandWall: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// The last step before `exec`, in the process that becomes the command: its streams, its folder, its session and
-    /// its pipe for notes are in place, signals are still blocked. An error is made with
+    /// Does the last step before `exec`, in the process that becomes the command: its streams, its folder, its session
+    /// and its pipe for notes are in place, signals are still blocked. An error is made with
     /// [`io::Error::from_raw_os_error`], because only the number reaches the host, and the command does not start.
     fn before_exec(&self) -> io::Result<()> {
         Ok(())

@@ -45,8 +45,9 @@ pub struct ClientFacts<'a> {
 }
 
 impl ClientGeneration {
-    /// Returns the generation of a client. Where it does not name its version, its command line tells: the old SDK
-    /// drops the version when its host passes an environment of its own.
+    /// Returns the generation of a client: the one that its host names, else the one of the version of its SDK. Without
+    /// a version the command line tells, because the old SDK drops the version when its host passes an environment of
+    /// its own. An unknown client counts as [`ClientGeneration::Current`].
     pub fn of(client: &ClientFacts<'_>) -> Self {
         match client.named {
             // `seed` and `today` are former spellings.
@@ -76,7 +77,8 @@ impl ClientGeneration {
         }
     }
 
-    /// Clears the error of a result that clients of the old generation do not count as one.
+    /// Clears `is_error` of a result that clients of the old generations do not count as an error: the limits on turns
+    /// and budget, and interrupts. Changes nothing for current clients and for any other result.
     pub fn clear_error_for_old_clients(self, result: &mut ResultMessage) {
         let ends_no_error = match result.subtype.as_str() {
             "error_max_turns" | "error_max_budget_usd" => true,

@@ -140,7 +140,7 @@ impl<'a> SourceView<'a> {
     }
 }
 
-/// Returns the kind of a block as on the wire; empty if it has none.
+/// Returns the `type` of a block on the wire; empty if it has none.
 pub fn tag_of(block: &Value) -> &str {
     block["type"].as_str().unwrap_or("")
 }
@@ -191,7 +191,7 @@ impl ContentBlock {
         Self(json!({"type": "text", "text": text.into()}))
     }
 
-    /// Returns the parts of the block.
+    /// Returns the parts of the block, borrowed from it; an unknown kind is [`BlockView::Unknown`].
     pub fn view(&self) -> BlockView<'_> {
         BlockView::of(&self.0)
     }
@@ -217,23 +217,26 @@ impl ContentBlock {
         matches!(self.view(), BlockView::Thinking(_) | BlockView::RedactedThinking)
     }
 
-    /// Replaces the text of a text block.
+    /// Replaces the text of a text block. The kind of the block is not checked: any other one gets the field in
+    /// addition.
     pub fn set_text(&mut self, text: impl Into<String>) {
         self.set("text", Value::String(text.into()));
     }
 
-    /// Replaces thinking and signature of a thinking block.
+    /// Replaces thinking and signature of a thinking block. The kind of the block is not checked: any other one gets
+    /// the fields in addition.
     pub fn set_thinking(&mut self, thinking: String, signature: String) {
         self.set("thinking", Value::String(thinking));
         self.set("signature", Value::String(signature));
     }
 
-    /// Replaces the input of a call.
+    /// Replaces the input of a call. The kind of the block is not checked: any other one gets the field in addition.
     pub fn set_input(&mut self, input: Value) {
         self.set("input", input);
     }
 
-    /// Returns the content of a result, to be changed in place.
+    /// Returns the content of a `tool_result` block, to be changed in place; `None` for any other block, and for a
+    /// result without content.
     pub fn result_content_mut(&mut self) -> Option<&mut Value> {
         if !matches!(self.view(), BlockView::ToolResult(_)) {
             return None;
@@ -241,7 +244,8 @@ impl ContentBlock {
         self.0.get_mut("content")
     }
 
-    /// Sets a field. An existing one keeps its position; a new one comes last.
+    /// Sets a field. An existing one keeps its position; a new one comes last. No effect on a block that is not an
+    /// object.
     fn set(&mut self, key: &str, value: Value) {
         if let Value::Object(fields) = &mut self.0 {
             fields.insert(key.to_owned(), value);

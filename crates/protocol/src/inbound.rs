@@ -24,7 +24,8 @@ open_enum! {
 }
 
 impl Inbound {
-    /// Returns the id that a reply to this line must carry, also if the rest of the line is malformed.
+    /// Returns the id that a reply to this line must carry, also if the rest of the line is malformed; `None` for a
+    /// line that gets no reply.
     pub fn request_id(&self) -> Option<&str> {
         match self {
             Self::ControlRequest(request) => Some(&request.request_id),
@@ -61,8 +62,8 @@ pub enum LineError {
 }
 
 impl Inbound {
-    /// Reads one line of the host. An unknown type is not an error, only a line that is not a JSON object or does
-    /// not fit its type. Blank lines must be skipped before.
+    /// Reads one line of the host. Fails if the line is not a JSON object or a known type lacks what it needs; an
+    /// unknown type is not an error but [`Inbound::Unknown`]. Blank lines must be skipped before.
     pub fn parse_line(line: &str) -> Result<Self, LineError> {
         match serde_json::from_str(line)? {
             Self::Unknown(value) if !value.is_object() => Err(LineError::NotAnObject),

@@ -32,7 +32,8 @@ fn null_is_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Er
 }
 
 impl Usage {
-    /// Returns this usage with every field that `result.usage` shows; missing counters are zero.
+    /// Returns a copy of this usage with every field that `result.usage` shows; missing counters are zero, and the
+    /// other missing fields have their usual values.
     pub fn result_shape(&self) -> Self {
         let mut shaped = Self::default();
         let Value::Object(fields) = json!({
@@ -52,7 +53,8 @@ impl Usage {
         shaped
     }
 
-    /// Adds another usage to this one, nested counters included.
+    /// Adds another usage to this one, nested counters included; sums stop at the largest number. A field that is not a
+    /// counter takes the value of `other`, unless that is null.
     pub fn add(&mut self, other: &Usage) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.cache_creation_input_tokens =
@@ -63,22 +65,22 @@ impl Usage {
         merge(&mut self.extra, &other.extra);
     }
 
-    /// Returns the tokens written to the five-minute cache.
+    /// Returns the tokens written to the five-minute cache; 0 if the API did not say.
     pub fn cache_creation_5m(&self) -> u64 {
         self.nested("cache_creation", "ephemeral_5m_input_tokens")
     }
 
-    /// Returns the tokens written to the one-hour cache.
+    /// Returns the tokens written to the one-hour cache; 0 if the API did not say.
     pub fn cache_creation_1h(&self) -> u64 {
         self.nested("cache_creation", "ephemeral_1h_input_tokens")
     }
 
-    /// Returns the number of searches that the API ran.
+    /// Returns the number of searches that the API ran; 0 if it did not say.
     pub fn web_search_requests(&self) -> u64 {
         self.nested("server_tool_use", "web_search_requests")
     }
 
-    /// Returns how many of the output tokens were thinking.
+    /// Returns how many of the output tokens were thinking; 0 if the API did not say.
     pub fn thinking_tokens(&self) -> u64 {
         self.nested("output_tokens_details", "thinking_tokens")
     }

@@ -151,8 +151,8 @@ fn is_internal_v6(v6: Ipv6Addr) -> bool {
 /// The last labels of names that only local networks have.
 const LOCAL_LABELS: [&str; 7] = ["localhost", "local", "internal", "localdomain", "home", "lan", "intranet"];
 
-/// Returns whether a host, in lower case, is internal by its name alone: a name without a dot or with an ending that only
-/// local networks use, or an internal address. Any other name may still lead to an internal address.
+/// Returns whether a host, in lower case, is internal by its name alone: a name without a dot or with an ending that
+/// only local networks use, or an internal address. Any other name may still lead to an internal address.
 pub fn is_internal_host(host: &str) -> bool {
     let name = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if let Ok(address) = name.parse() {

@@ -168,8 +168,8 @@ pub trait TaskActions: Send + Sync {
     fn note_end_seen(&self, id: &str);
 }
 
-/// Returns the exit code that hosts and the model are told. A command whose shell was killed by a signal counts as
-/// a plain failure, because the number of the signal says nothing more.
+/// Returns the exit code that hosts and the model are told. A command that was killed by a signal, or whose end is
+/// unknown, counts as a plain failure (1).
 pub fn exit_code(exit: Exit) -> i32 {
     match exit {
         Exit::Code(code) => code,
@@ -177,7 +177,8 @@ pub fn exit_code(exit: Exit) -> i32 {
     }
 }
 
-/// Returns the line that is appended to an output file when its command has ended.
+/// Returns the line that is appended to the output file of a command when it has ended. It is not output of the
+/// command.
 pub fn exit_line(exit: Exit) -> String {
     format!("\n[exited with code {}]\n", exit_code(exit))
 }

@@ -104,8 +104,8 @@ impl ChildEnvironment {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets variables for commands that start from now on. Names and values that no process could be given are left
-    /// out.
+    /// Sets variables for commands that start from now on; they count instead of base variables of the same names.
+    /// Names and values that no process could be given are left out without an error.
     pub fn set_by_host(&self, variables: impl IntoIterator<Item = (String, String)>) {
         // A name with `=` or a zero byte cannot be told to any process.
         let sound = |(name, value): &(String, String)| {
@@ -120,8 +120,9 @@ impl ChildEnvironment {
         later.base.as_ref().unwrap_or(&self.first).withheld.clone()
     }
 
-    /// Returns the environment of a command that starts now. Commands must get their environment from here, because
-    /// this is where credentials are withheld.
+    /// Returns the environment of a command that starts now: the base variables, and those of the host over them,
+    /// without withheld names. Commands must get their environment from here, because this is where credentials are
+    /// withheld.
     pub fn of_child(&self, wanted: CommandEnvironment) -> Vec<(String, String)> {
         let later = self.later();
         let base = later.base.as_ref().unwrap_or(&self.first);

@@ -90,7 +90,7 @@ pub use workspace::{
     AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, ShellFolder, Workspace,
 };
 
-/// Every built-in tool, in the order in which clients of the generation `Sdk02` get them.
+/// Returns every built-in tool, in the order in which clients of the generation `Sdk02` get them.
 pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(TaskOutput),

@@ -25,15 +25,16 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// The text for a task that is not on the list. Programs read it.
 const TASK_NOT_FOUND: &str = "Task not found";
 
-/// Reads the list on the blocking pool.
+/// Reads the list on the blocking pool, without its lock.
 async fn read(context: &ToolContext) -> Result<store::TaskListContent, ToolFailure> {
     let list = context.session.task_list();
     let outcome = stoppable::change(&context.cancel, move |_| Ok(list.read())).await?;
     outcome.map_err(|error| ToolFailure::Failed(error.to_string()))
 }
 
-/// Changes the list on the blocking pool, under its lock. While another process or agent holds the lock, it is
-/// tried again with pauses that block no thread. A cancelled call changes nothing.
+/// Runs `work` on the blocking pool under the lock of the list. While another process or agent holds the lock, it is
+/// tried again for up to [`LOCK_WAIT`], with pauses that block no thread. A call that is cancelled before `work` begins
+/// changes nothing.
 async fn change<T: Send + 'static>(
     context: &ToolContext,
     work: impl Fn(&LockedTasks<'_>) -> Result<T, TaskListError> + Clone + Send + 'static,

@@ -73,7 +73,7 @@ impl ToolDeclaration {
         for_background_agents: true,
     };
 
-    /// Returns the sessions of a generation of clients that have the tool.
+    /// Returns in which sessions of a generation of clients the tool is offered.
     pub fn offered(&self, generation: ClientGeneration) -> Offered {
         match generation {
             ClientGeneration::Current => self.current,
@@ -200,7 +200,8 @@ impl SessionKind {
         }
     }
 
-    /// Returns whether the session gets a tool that was chosen by name.
+    /// Returns whether the session gets a tool that was chosen by name. Unlike [`Self::has`], what a session does not
+    /// have by default may be chosen, except where the session cannot serve the tool.
     fn can_have(&self, offered: Offered) -> bool {
         match offered {
             Offered::WithHost => self.has_host,

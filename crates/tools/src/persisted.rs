@@ -55,7 +55,7 @@ impl SavedResult {
     }
 }
 
-/// Says that a result is not in a file, as the end of a sentence.
+/// Returns the words that say why a result is not in a file, for the end of a sentence.
 pub fn not_kept(why: &str) -> String {
     format!("it could not be kept in a file: {why}")
 }
@@ -75,8 +75,9 @@ pub fn shown_in_place(text: &str, saved: &SavedResult) -> String {
     )
 }
 
-/// Returns the beginning and the end of a text, `limit` characters together, with a note between them. `missing_bytes`
-/// counts those that the text itself lacks somewhere in its middle.
+/// Returns the beginning and the end of a text, `limit` characters together, with a note between them that says how
+/// much is left out. `missing_bytes` counts those that the text itself lacks somewhere in its middle. The text must be
+/// longer than `limit`, which the caller checks.
 pub fn both_ends(text: &str, missing_bytes: u64, limit: usize, note: &str) -> String {
     let head = first_chars(text, limit / 2);
     let tail = last_chars(&text[head.len()..], limit / 2);
@@ -218,7 +219,8 @@ fn create(place: &ResultFolder, kind: FileKind) -> Result<(PathBuf, File), Strin
     Err(format!("{}: it has too many files of one call", folder.display()))
 }
 
-/// Writes a file. Returns the bytes in it and the bytes that were to be written.
+/// Writes the file, up to [`FILE_BYTES`]; the rest is only counted. Returns the bytes in it and the bytes that were to
+/// be written. Fails if a write fails or the call is stopped.
 fn fill(
     file: File,
     stop: &StopSaving,

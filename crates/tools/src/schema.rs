@@ -35,14 +35,15 @@ impl InvalidInput {
         Self { message: format!("{}\n\n{advice}", self.message), ..self }
     }
 
-    /// Returns one issue in the shape of schema issues, for checks that a schema cannot express.
+    /// Returns the error for one issue that a schema cannot express, in the form of the other issues.
     pub fn custom(parameter: &str, problem: &str) -> Self {
         let issues = json!([{ "code": "custom", "path": [parameter], "message": problem }]);
         let text = pretty(&issues);
         Self { message: text.clone(), issues_json: text }
     }
 
-    /// Returns the issue of an input that was cut off or is not JSON.
+    /// Returns the error for an input that was cut off or is not JSON. Only the first characters of `raw` are repeated
+    /// to the model.
     pub fn unparsable(tool_name: &str, raw: &str) -> Self {
         let shown = first_chars(raw, UNPARSABLE_SHOWN);
         Self {
@@ -61,7 +62,8 @@ impl InvalidInput {
 /// The most characters of an unparsable input that are quoted back.
 const UNPARSABLE_SHOWN: usize = 200;
 
-/// Checks `input` and returns it repaired: numeric strings become numbers, defaults are filled in.
+/// Checks `input` and returns it repaired: numeric strings become numbers, defaults are filled in. The error names all
+/// issues that were found.
 pub fn validate(tool_name: &str, schema: &Value, mut input: Value) -> Result<Value, InvalidInput> {
     let mut issues = Issues::default();
     check(schema, &mut input, &mut Vec::new(), &mut issues);
@@ -98,7 +100,8 @@ impl Issues {
         self.prose = None;
     }
 
-    /// Adds an issue with its wording, one line for each parameter.
+    /// Adds an issue with its wording, one line for each parameter. The lines are dropped if another issue has no
+    /// wording, because then the message is the JSON of all issues.
     fn in_words(&mut self, issue: Value, lines: impl IntoIterator<Item = String>) {
         self.raw.push(issue);
         if let Some(prose) = &mut self.prose {
@@ -213,7 +216,8 @@ impl Size {
     }
 }
 
-/// Checks a size against the schema's bounds of these names, both inclusive.
+/// Checks a size against the schema's bounds with the names `low` and `high`, both inclusive; one that is missing does
+/// not bound.
 fn check_size(schema: &Value, [low, high]: [&str; 2], size: Size, path: &[Value], issues: &mut Issues) {
     let Size { value, origin, verb, unit } = size;
     if let Some(minimum) = schema[low].as_f64()
@@ -236,8 +240,8 @@ fn check_size(schema: &Value, [low, high]: [&str; 2], size: Size, path: &[Value]
     }
 }
 
-/// Replaces a numeric string by its number where the schema wants a number. Models write `"5"` for `5` often
-/// enough.
+/// Replaces a numeric string by its number where the schema wants a number, because models often write `"5"` for `5`.
+/// Any other value stays as it is.
 fn repair_number(kind: &str, value: &mut Value) {
     if !matches!(kind, "number" | "integer") {
         return;
@@ -254,7 +258,8 @@ fn repair_number(kind: &str, value: &mut Value) {
     }
 }
 
-/// Whether a value has a type of the schema. An integer may be written as `5.0`; an unknown type allows everything.
+/// Returns whether a value has a type of the schema. An integer may be written as `5.0`; an unknown type allows
+/// everything.
 fn fits(kind: &str, value: &Value) -> bool {
     match kind {
         "object" => value.is_object(),
@@ -316,7 +321,7 @@ fn unknown_keys_issue(unknown: &[&String], path: &[Value]) -> Value {
     })
 }
 
-/// Writes the path to a value as people do: `["todos", 0, "content"]` becomes `todos[0].content`.
+/// Returns the path to a value as people write it: `["todos", 0, "content"]` becomes `todos[0].content`.
 fn in_words(path: &[Value]) -> String {
     let mut words = String::new();
     for step in path {

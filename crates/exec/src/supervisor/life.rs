@@ -268,8 +268,8 @@ unsafe fn each_child(act: impl Fn(pid_t)) {
 #[cfg(not(target_os = "linux"))]
 unsafe fn each_child(_act: impl Fn(pid_t)) {}
 
-/// Asks the kernel whether `pid` is a child of this process, without reaping it. Needed before a signal is sent,
-/// because the numbers in `/proc` may be those of another pid namespace.
+/// Returns whether `pid` is a child of this process, running or ended, without reaping it. Needed before a signal is
+/// sent, because the numbers in `/proc` may be those of another pid namespace.
 #[cfg(target_os = "linux")]
 unsafe fn is_child(pid: pid_t) -> bool {
     unsafe {

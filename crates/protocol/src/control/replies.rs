@@ -73,8 +73,9 @@ impl PermissionResult {
     /// The most updates, rules and directories that one reply may hold, counted together.
     pub const MAX_UPDATES: usize = 4096;
 
-    /// Reads a reply that the runtime is about to act on. The error says what is wrong, for the host, where reading
-    /// the wire would only yield `Unknown`.
+    /// Reads a permission result that the runtime is about to act on. Unlike reading the wire, which would yield
+    /// `Unknown`, it says in its error what is wrong, for the host; a reply with more than [`Self::MAX_UPDATES`]
+    /// updates, rules and directories is also an error.
     pub fn parse(value: &Value) -> Result<Self, PermissionResultError> {
         if !value.is_object() {
             return Err(PermissionResultError::NotAnObject);
@@ -112,7 +113,8 @@ fn weight(update: &PermissionUpdate) -> usize {
     }
 }
 
-/// Removes the tag, which the enum writes itself, from the unknown fields.
+/// Removes `behavior` from the unknown fields of a payload: the enum around it writes that field, so it would be there
+/// twice.
 fn without_tag<T>(mut payload: T, extra: impl Fn(&mut T) -> &mut Extra) -> T {
     extra(&mut payload).remove("behavior");
     payload

@@ -38,7 +38,7 @@ pub struct HookBase {
 }
 
 impl HookInput {
-    /// Returns the event.
+    /// Returns the event that the input is for. An event that this version does not know keeps its name.
     pub fn event_name(&self) -> HookEvent {
         HookEvent::from(self.event.tag())
     }

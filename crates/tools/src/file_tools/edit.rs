@@ -67,24 +67,25 @@ struct Step<'a> {
     replace_all: bool,
 }
 
-/// Reads the input of Edit.
+/// Reads the input of Edit, as a request with one step.
 fn one_edit(input: &Value) -> Request<'_> {
     Request { path: path_of(input), steps: vec![Step::of(input)] }
 }
 
-/// Reads the input of MultiEdit.
+/// Reads the input of MultiEdit, as a request with a step for each edit, in their order.
 pub(super) fn several_edits(input: &Value) -> Request<'_> {
     let steps = input["edits"].as_array().into_iter().flatten().map(Step::of);
     Request { path: path_of(input), steps: steps.collect() }
 }
 
 impl Request<'_> {
-    /// Returns how many bytes the strings have together.
+    /// Returns how many bytes the old and new strings of all steps have together, as a measure of the work.
     fn bytes(&self) -> usize {
         self.steps.iter().map(|step| step.old.len() + step.new.len()).sum()
     }
 
-    /// Names the step that failed, if there are several.
+    /// Adds to a rejection which step failed (`at` counts from 0) and that no edit was made. A call with a single step,
+    /// and any other failure, is returned as it is.
     fn of_step(&self, at: usize, failure: ToolFailure) -> ToolFailure {
         match failure {
             ToolFailure::Rejected(text) if self.steps.len() > 1 => rejected(format!(
@@ -113,7 +114,7 @@ fn path_of(input: &Value) -> &str {
     input["file_path"].as_str().unwrap_or_default()
 }
 
-/// Returns the failure of an edit that would change nothing.
+/// Refuses an edit whose old and new string are equal, because it would change nothing.
 pub(super) fn check_difference(edit: &Value) -> Result<(), ToolFailure> {
     match edit["old_string"] == edit["new_string"] {
         true => Err(rejected("No changes to make: old_string and new_string are exactly the same.")),
@@ -121,7 +122,7 @@ pub(super) fn check_difference(edit: &Value) -> Result<(), ToolFailure> {
     }
 }
 
-/// Returns the failure of an edit of a notebook.
+/// Refuses an edit of a notebook, for which there is another tool.
 pub(super) fn check_kind(input: &Value) -> Result<(), ToolFailure> {
     match is_notebook(path_of(input)) {
         true => Err(rejected("File is a Jupyter Notebook. Use the NotebookEdit to edit this file.")),
@@ -173,7 +174,8 @@ impl Tool for Edit {
     }
 }
 
-/// Makes the edits of a call: at once if they are quick, on the blocking pool otherwise.
+/// Makes the edits of a call: at once on the event loop if they are quick, otherwise on the blocking pool. `request`
+/// reads the input; it is a function so that the work can read its own copy there.
 pub(super) async fn make(
     input: &Value,
     context: &ToolContext,
@@ -188,13 +190,14 @@ pub(super) async fn make(
     stoppable::change(&context.cancel, work).await
 }
 
-/// Returns the failure of a call that made no sense as it was; only for places where nothing has been changed yet.
+/// Returns the failure of a call that cannot be carried out as it was written; only for places where nothing has been
+/// changed yet.
 pub(super) fn rejected(text: impl Into<String>) -> ToolFailure {
     ToolFailure::Rejected(text.into())
 }
 
-/// Makes the edit, and starts over with the new content if another program changes the file in between. The stop is
-/// checked right before each write, so that a cancelled call changes nothing.
+/// Makes the edits, and starts over with the new content, at most [`ATTEMPTS`] times in all, if another program changes
+/// the file in between. The stop is checked right before each write, so that a cancelled call changes nothing.
 fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<ChangedFile, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Missing => rejected(missing_text(context)),
@@ -298,7 +301,8 @@ impl Plan {
 }
 
 impl Step<'_> {
-    /// An empty old string creates the file, or fills an empty one.
+    /// Returns the new string as the whole file, for a step without an old string. Refuses if the file has content
+    /// other than white space.
     fn begin(&self, original: Option<&Original>) -> Result<FileText, ToolFailure> {
         if original.is_some_and(|original| !original.bytes.trim_ascii().is_empty()) {
             return Err(rejected("Cannot create new file - file already exists."));
@@ -323,7 +327,8 @@ impl Step<'_> {
 }
 
 impl ChangedFile {
-    /// The text for the model: what was done, and whether it has to read the file before the next edit.
+    /// Returns `done`, which says what was done, as the text for the model, followed by whether it has to read the file
+    /// before the next edit.
     pub(super) fn telling(&self, done: String) -> Content {
         let remark = match self.knowledge {
             Knowledge::Current => STATE_IS_CURRENT,
@@ -336,7 +341,8 @@ impl ChangedFile {
         Content::Text(done + remark)
     }
 
-    /// The output with these fields for programs, to which the old content and the patch are added.
+    /// Returns the output of a call with `content` for the model and the fields of `result` for programs, to which the
+    /// old content, the patch and the state of the model's knowledge are added.
     pub(super) fn described(&self, content: Content, mut result: Value) -> ToolOutput {
         let patch = structured_patch(&self.old_text, &self.new_text);
         result["originalFile"] = json!(self.old_text);
@@ -351,7 +357,7 @@ impl ChangedFile {
         ToolOutput::new(content, result).changing(changed_lines(&patch))
     }
 
-    /// The output of Edit.
+    /// Returns the output of Edit, in words for the model and with the fields that programs expect.
     fn output(&self, input: &Value) -> ToolOutput {
         let (path, step) = (path_of(input), Step::of(input));
         let done = if step.replace_all {
@@ -372,8 +378,8 @@ impl ChangedFile {
     }
 }
 
-/// Returns what the model knows of the file before the edit, and how much of it will count as seen afterwards. The
-/// error is a file that the model has to read first.
+/// Returns what the model knows of the file before the edit, and how much of it will count as seen afterwards. Refuses
+/// a file that the model has not read, if the settings require that it reads first.
 fn knowledge(
     original: &Original,
     target: &Target,

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// Returns the name of a cell: its id, or its position in notebooks from before cells had ids.
+/// Returns the name of a cell: its id, or `cell-` and its position from 0 in notebooks from before cells had ids.
+/// Reading and editing must name cells alike.
 pub(crate) fn cell_id(cell: &Value, index: usize) -> String {
     match cell["id"].as_str() {
         Some(id) => id.to_owned(),
@@ -10,7 +11,7 @@ pub(crate) fn cell_id(cell: &Value, index: usize) -> String {
     }
 }
 
-/// Returns the text of a cell, which is stored as one string or as a list of lines.
+/// Returns the text of a cell, which is stored as one string or as a list of lines; empty if it is neither.
 pub(crate) fn source_of(cell: &Value) -> String {
     match &cell["source"] {
         Value::String(text) => text.clone(),

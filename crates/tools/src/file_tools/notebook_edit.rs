@@ -148,7 +148,8 @@ impl Tool for NotebookEdit {
     }
 }
 
-/// Returns the failure of a call that made no sense as it was; only for places where nothing has been changed yet.
+/// Returns the failure of a call that cannot be carried out as it was written; only for places where nothing has been
+/// changed yet.
 fn rejected(text: impl Into<String>) -> ToolFailure {
     ToolFailure::Rejected(text.into())
 }
@@ -197,8 +198,9 @@ struct Done {
     old_source: Option<String>,
 }
 
-/// Changes the notebook in memory. An insertion goes after the given cell, or to the beginning if none is given. `salt`
-/// makes the id of a new cell differ from call to call.
+/// Changes the notebook in memory. An insertion goes after the given cell, or to the beginning if none is given.
+/// Refuses if the cell does not exist, or none is given for another change; `salt` makes the id of a new cell differ
+/// from call to call.
 fn change(request: &Request<'_>, notebook: &mut Value, salt: &str) -> Result<Done, ToolFailure> {
     let has_ids = has_cell_ids(notebook);
     let cells = notebook["cells"].as_array_mut().ok_or_else(|| rejected("Notebook has no list of cells."))?;
@@ -233,7 +235,7 @@ fn change(request: &Request<'_>, notebook: &mut Value, salt: &str) -> Result<Don
     }
 }
 
-/// Whether cells have ids: since version 4.5 of the format; older readers reject them.
+/// Returns whether new cells get ids: cells have them since version 4.5 of the format, and older readers reject them.
 fn has_cell_ids(notebook: &Value) -> bool {
     let version = (notebook["nbformat"].as_u64(), notebook["nbformat_minor"].as_u64());
     version >= (Some(4), Some(5))
@@ -311,7 +313,7 @@ fn written(notebook: &Value) -> Result<String, ToolFailure> {
         .map_err(|error| ToolFailure::Failed(format!("Notebook cannot be written: {error}")))
 }
 
-/// Returns the result. The value for programs contains the whole file before and after the edit.
+/// Returns the output of the call. The value for programs contains the whole file before and after the edit.
 fn output(request: &Request<'_>, notebook: &Value, done: Done, before: String, after: String) -> ToolOutput {
     let Done { cell_id, cell_type, old_source } = done;
     let source = request.source;

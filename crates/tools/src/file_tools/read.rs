@@ -62,8 +62,8 @@ struct Request {
 }
 
 impl Request {
-    /// Reads the input. Numbers may come as floats; a limit that is not positive counts as none. Only `pages` can be
-    /// wrong in a way that the schema does not catch.
+    /// Reads the input. Numbers may come as floats; a limit that is not positive counts as none. Fails only if `pages`
+    /// is no range of pages, which the schema does not catch.
     fn of(input: &Value) -> Result<Self, ToolFailure> {
         let pages = match input["pages"].as_str() {
             Some(text) => Some(text.parse().map_err(ToolFailure::Rejected)?),
@@ -217,7 +217,7 @@ pub(crate) fn missing_text(context: &ToolContext) -> String {
     format!("File does not exist. Note: your current working directory is {}.", cwd.display())
 }
 
-/// Reads all bytes of a file of at most `max` bytes, on another thread unless it is small.
+/// Reads all bytes of a file, on another thread unless it is small. Fails if it has more than `max` bytes.
 async fn read_whole(
     opened: Opened,
     max: u64,
@@ -232,7 +232,8 @@ async fn read_whole(
     bytes.map_err(|error| failure(error, &request.path, context))
 }
 
-/// Reads all bytes of a file of at most `max` bytes.
+/// Reads all bytes of a file, from the position of its handle. Fails with [`FileError::TooLarge`] if it has more than
+/// `max` bytes, also if it grows while it is read.
 fn read_all(opened: &Opened, max: u64) -> Result<Vec<u8>, FileError> {
     use std::io::Read as _;
     let size = opened.stamp.size;

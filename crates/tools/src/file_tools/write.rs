@@ -88,7 +88,7 @@ impl Tool for Write {
     }
 }
 
-/// Returns path and content of an input.
+/// Returns path and content of an input; empty where one is missing.
 fn words(input: &Value) -> (&str, &str) {
     let word = |name: &str| input[name].as_str().unwrap_or_default();
     (word("file_path"), word("content"))
@@ -102,8 +102,8 @@ enum Before {
     LargeFile(Stamp),
 }
 
-/// Writes the file. The stop is checked right before the write, so that a cancelled call changes nothing; a file that
-/// changed after it was read here is not overwritten.
+/// Writes the file, creating missing folders, and records it as seen. The stop is checked right before the write, so
+/// that a cancelled call changes nothing; a file that changed after it was read here is not overwritten.
 fn write(path: &str, content: &str, context: &ToolContext, stop: &Stop) -> Result<ToolOutput, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Directory => ToolFailure::Rejected(format!(
@@ -138,8 +138,9 @@ fn write(path: &str, content: &str, context: &ToolContext, stop: &Stop) -> Resul
     Ok(output(path, content, before))
 }
 
-/// Checks that the model knows what it overwrites. A notebook must always have been read. A file that changed since, or
-/// was read in part, is never replaced, because the unseen part would be lost.
+/// Checks that the model knows what it overwrites; a missing file may always be written. A file that changed since it
+/// was read, or was read in part, is never replaced, because the unseen part would be lost; an unread one only if the
+/// settings allow it and it is no notebook.
 fn may_overwrite(
     before: &Before,
     target: &Target,
@@ -175,7 +176,7 @@ pub(crate) fn is_notebook(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ipynb"))
 }
 
-/// Returns the result. A file that was too large to compare comes without a patch and without its old content.
+/// Returns the output of the call. For a file that was too large to compare, it has no patch and no old content.
 fn output(path: &str, content: &str, before: Before) -> ToolOutput {
     let (kind, original) = match before {
         Before::Nothing => ("create", None),

@@ -39,7 +39,8 @@ impl FileError {
         }
     }
 
-    /// Like [`Self::from_errno`], for errors of the standard library.
+    /// Maps an error of the standard library like [`Self::from_errno`]. One without an errno counts as an input/output
+    /// error.
     pub fn from_io(error: &std::io::Error, operation: &'static str) -> Self {
         Self::from_errno(Errno::from_io_error(error).unwrap_or(Errno::IO), operation)
     }
@@ -73,7 +74,8 @@ impl FileError {
     }
 }
 
-/// Returns the name and the text of the errnos that occur in file work.
+/// Returns the name of an errno and its text in lower case. One that is not in the list is named by its number, with
+/// the text of the system.
 fn errno_in_words(errno: Errno) -> (String, String) {
     let (name, words) = match errno {
         Errno::ACCESS => ("EACCES", "permission denied"),

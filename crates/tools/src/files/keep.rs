@@ -49,7 +49,8 @@ fn failed(error: FileError, path: &Path) -> KeepError {
     }
 }
 
-/// Copies the file at a path; `None` if there is none.
+/// Copies the file at a path, and returns the copy with the mark of the state it was taken in; `None` if there is none.
+/// Fails if it is not a plain file or has more than `max_bytes`.
 pub fn take(path: &Path, max_bytes: u64) -> Result<Option<(FileCopy, FileMark)>, KeepError> {
     let target = match Target::at(path.to_owned(), Parents::MustExist) {
         Ok(target) => target,
@@ -67,12 +68,13 @@ pub fn take(path: &Path, max_bytes: u64) -> Result<Option<(FileCopy, FileMark)>,
     }
 }
 
-/// Returns the mark of the file at a path, without reading it.
+/// Returns the mark of the file at a path, without reading it; `None` if there is none or it cannot be looked at.
 pub fn mark(path: &Path) -> Option<FileMark> {
     Target::at(path.to_owned(), Parents::MustExist).ok()?.stamp().ok()?.map(FileMark)
 }
 
-/// Restores a file, whatever is there now; missing folders are created.
+/// Restores content and mode of a file, whatever file is there now; missing folders are created. Fails if something
+/// else than a plain file is there, or a file with further names.
 pub fn put_back(path: &Path, copy: &FileCopy) -> Result<(), KeepError> {
     let failed = |error| failed(error, path);
     let target = Target::at(path.to_owned(), Parents::Create).map_err(failed)?;
@@ -90,7 +92,8 @@ pub fn put_back(path: &Path, copy: &FileCopy) -> Result<(), KeepError> {
     Ok(())
 }
 
-/// Whether the file at a path may be replaced or removed.
+/// Checks that the file at a path may be replaced or removed: it is missing, or it is a plain file without further
+/// names. Changes nothing.
 pub fn may_change(path: &Path) -> Result<(), KeepError> {
     let failed = |error| failed(error, path);
     let target = match Target::at(path.to_owned(), Parents::MustExist) {
@@ -103,7 +106,7 @@ pub fn may_change(path: &Path) -> Result<(), KeepError> {
     }
 }
 
-/// Removes the file at a path.
+/// Removes the file at a path; no effect if it is missing. Fails if it is not a plain file, or has further names.
 pub fn remove(path: &Path) -> Result<(), KeepError> {
     let failed = |error| failed(error, path);
     let target = match Target::at(path.to_owned(), Parents::MustExist) {
@@ -117,7 +120,8 @@ pub fn remove(path: &Path) -> Result<(), KeepError> {
     target.remove().map_err(failed)
 }
 
-/// A file with further names also belongs to those names, so it is left alone.
+/// Fails with [`KeepError::NotPlain`] if the file has further names (hard links): it also belongs to those, so it is
+/// left alone.
 fn only_name(target: &Target, path: &Path) -> Result<(), KeepError> {
     match target.links().map_err(|error| failed(error, path))? {
         0 | 1 => Ok(()),
@@ -125,7 +129,8 @@ fn only_name(target: &Target, path: &Path) -> Result<(), KeepError> {
     }
 }
 
-/// Returns the lines added and removed when `old` becomes `new`. Binary content counts as no lines.
+/// Returns how many lines are added and removed, in this order, when `old` becomes `new`. Binary content counts as no
+/// lines; very large content is not compared, so that all its lines count as replaced.
 pub fn changed_lines(old: &[u8], new: &[u8]) -> (u64, u64) {
     let (Ok(old), Ok(new)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else { return (0, 0) };
     if old.len().max(new.len()) > COMPARED_BYTES {

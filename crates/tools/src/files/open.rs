@@ -51,14 +51,16 @@ impl Stamp {
         }
     }
 
-    /// Whether it is the same file with, as far as a stat can tell, the same content.
+    /// Returns whether it is the same file with, as far as a stat can tell, the same content. Mode and owner may
+    /// differ.
     pub fn same_content(&self, other: &Self) -> bool {
         (self.device, self.inode, self.size, self.modified)
             == (other.device, other.inode, other.size, other.modified)
     }
 }
 
-/// Opens the regular file at a real path.
+/// Opens the regular file at a real path for reading, without ever blocking. Fails for a link on the way
+/// ([`FileError::Swapped`]), for a directory, and for devices and files of the kernel ([`FileError::Special`]).
 pub(crate) fn open_regular(path: &Path) -> Result<Opened, FileError> {
     if names_special(path) {
         return Err(FileError::Special);
@@ -69,12 +71,13 @@ pub(crate) fn open_regular(path: &Path) -> Result<Opened, FileError> {
     open_regular_at(real::open_dir(parent, Parents::MustExist)?.as_fd(), Path::new(name))
 }
 
-/// Opens the regular file at a real path for reading, for other crates that act on a decision about it.
+/// Opens the regular file at a real path for reading, for other crates that act on a decision about it. The kind of the
+/// error does not tell the cause; a link anywhere on the way is an error too.
 pub fn open_file(path: &Path) -> std::io::Result<File> {
     open_regular(path).map(|opened| opened.file).map_err(std::io::Error::other)
 }
 
-/// Like [`open_regular`], for a name in an open directory.
+/// Opens a regular file like [`open_regular`], by its name in an open directory.
 pub(crate) fn open_regular_at(dir: BorrowedFd<'_>, name: &Path) -> Result<Opened, FileError> {
     let failed = |errno| real::error(errno, "open");
     check_type(&rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?)?;
@@ -121,7 +124,8 @@ fn is_kernel_file_system(_fd: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// Whether the name alone says that this is not an ordinary file: under `/proc` or `/dev` (except shared memory).
+/// Returns whether the name alone says that this is not an ordinary file: under `/proc` or `/dev` (except shared
+/// memory). False for a relative path; `..` is resolved in the text, without looking at links.
 pub(crate) fn names_special(path: &Path) -> bool {
     let mut parts: Vec<&std::ffi::OsStr> = Vec::new();
     if !path.is_absolute() {

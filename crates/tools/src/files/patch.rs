@@ -29,7 +29,8 @@ pub(crate) struct Hunk {
     pub lines: Vec<String>,
 }
 
-/// Returns the hunks that turn `old` into `new`.
+/// Returns the hunks that turn `old` into `new`; none if they are equal. After [`DEADLINE`] the comparison gets
+/// coarser, so that a difference may be larger than necessary but is never wrong.
 pub(crate) fn structured_patch(old: &str, new: &str) -> Vec<Hunk> {
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let new: Vec<&str> = new.split_inclusive('\n').collect();

@@ -25,8 +25,8 @@ pub(crate) enum Parents {
     MustExist,
 }
 
-/// Opens an absolute path and fails if any part of it is a link. Uses one system call if there is one for it,
-/// otherwise opens name by name.
+/// Opens an absolute path without `..`, and fails with `LOOP` if any part of it is a link. Uses one system call if
+/// there is one for it, otherwise opens name by name.
 pub(crate) fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     match open_in_one(path, flags) {
         // Old kernels, and containers whose filter does not allow the call.
@@ -57,7 +57,7 @@ fn open_in_one(_path: &Path, _flags: OFlags) -> Result<OwnedFd, Errno> {
     Err(Errno::NOSYS)
 }
 
-/// Like `open`, but one name at a time, each from the directory before it.
+/// Opens a path like [`open`], but one name at a time, each in the directory before it.
 fn walk(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut names = names(path)?;
     let last = names.pop_back();
@@ -82,7 +82,7 @@ fn step(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Err
     Ok(opened)
 }
 
-/// Returns the names of an absolute path without `..`.
+/// Returns the names that an absolute path consists of; `INVAL` if one of them is `..`.
 fn names(path: &Path) -> Result<VecDeque<&OsStr>, Errno> {
     let mut names = VecDeque::new();
     for component in path.components() {
@@ -101,7 +101,8 @@ const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CL
 #[cfg(not(target_os = "linux"))]
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Opens the directory at a real path, and creates missing directories if `parents` says so.
+/// Opens the directory at a real path, and creates missing directories if `parents` says so. A link on the way is
+/// [`FileError::Swapped`].
 pub(crate) fn open_dir(path: &Path, parents: Parents) -> Result<OwnedFd, FileError> {
     let failed = |errno| error(errno, "open");
     match open(path, DIRECTORY) {
@@ -140,8 +141,8 @@ pub(crate) fn error(errno: Errno, operation: &'static str) -> FileError {
     }
 }
 
-/// Returns where a path leads now; for a path that does not exist, where it would be created. For callers without a
-/// decision.
+/// Returns where an absolute path leads now, with all links resolved; for a path that does not exist, where it would be
+/// created. Only for callers without a decision about the path. Fails for links in `/proc` and for too many links.
 pub(crate) fn follow(path: &Path) -> Result<PathBuf, FileError> {
     let parts = |path: &Path| -> VecDeque<OsString> {
         let names = path.components().filter_map(|component| match component {

@@ -45,7 +45,8 @@ pub(crate) enum Expected<'a> {
 }
 
 impl Target {
-    /// Returns the target at a real path.
+    /// Returns the target at a real path and opens its directory; `parents` says whether missing ones are created.
+    /// Waits for its turn at the file and keeps it until it is dropped, so a call must never hold two targets.
     pub fn at(path: PathBuf, parents: Parents) -> Result<Self, FileError> {
         if names_special(&path) {
             return Err(FileError::Special);
@@ -57,7 +58,8 @@ impl Target {
         Ok(Self { dir, name, _turn: take_turn(&path), path })
     }
 
-    /// Reads the content, up to `max_bytes`; `None` if the file does not exist yet.
+    /// Reads the content; `None` if the file does not exist yet. Fails with [`FileError::TooLarge`] if it has more than
+    /// `max_bytes`, and for anything that is not a regular file.
     pub fn read(&self, max_bytes: u64) -> Result<Option<Original>, FileError> {
         let opened = match open_regular_at(self.dir.as_fd(), Path::new(&self.name)) {
             Ok(opened) => opened,
@@ -80,7 +82,8 @@ impl Target {
         Ok(Some(Original { bytes, stamp: opened.stamp }))
     }
 
-    /// Returns the state of the file without reading it; `None` if it does not exist.
+    /// Returns the state of the file without reading it; `None` if it does not exist. Anything that is not a regular
+    /// file is an error.
     pub fn stamp(&self) -> Result<Option<Stamp>, FileError> {
         match rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
@@ -118,7 +121,9 @@ impl Target {
             .map_err(|errno| FileError::from_errno(errno, "unlink"))
     }
 
-    /// Puts `content` in place, with the mode and, where possible, the owner of the old file.
+    /// Puts `content` in place in one step, with the mode and, where possible, the owner of the old file, and returns
+    /// the new state. Fails with [`FileError::Changed`], and leaves the file alone, if it is not in the `expected`
+    /// state any more.
     pub fn replace(&self, content: &[u8], expected: Expected<'_>) -> Result<Stamp, FileError> {
         if let Expected::Unchanged(_) = expected {
             // A rename does not check whether the file itself may be written.
@@ -154,8 +159,8 @@ pub(crate) fn is_quick(path: &Path, changed_bytes: usize) -> bool {
     size.max(changed_bytes as u64) <= QUICK_BYTES && turn(path).try_lock().is_ok()
 }
 
-/// Waits until no other call of this process is at this file (or at one that happens to share its lock). A turn lasts
-/// no longer than reading and writing one file.
+/// Waits until no other call of this process is at this file (or at one that happens to share its lock), and returns
+/// the lock. It blocks the thread, and a caller that holds a turn already must not take another.
 fn take_turn(path: &Path) -> MutexGuard<'static, ()> {
     turn(path).lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -46,17 +46,19 @@ pub(crate) enum View {
 }
 
 impl Seen {
-    /// Returns the entry of a file that was read completely.
+    /// Returns the entry of a file of which all bytes were at hand; `view` says how much of it the model knows.
     pub fn of_bytes(view: View, stamp: Stamp, bytes: &[u8]) -> Self {
         Self { view, stamp, hash: Some(hash_of(bytes)) }
     }
 
-    /// Returns the entry of a file that was read in part.
+    /// Returns the entry of a file that was read in part. It has no hash, so only the stamp tells whether the file
+    /// changed.
     pub fn of_part(stamp: Stamp) -> Self {
         Self { view: View::Part, stamp, hash: None }
     }
 
-    /// Whether the file still has the content that was seen.
+    /// Returns whether the file still has the content that was seen, by its bytes where all of them were seen,
+    /// otherwise by its stamp.
     pub fn is_current(&self, stamp: &Stamp, bytes: &[u8]) -> bool {
         match self.hash {
             Some(hash) => hash == hash_of(bytes),
@@ -97,7 +99,7 @@ impl FilesRead {
         self.files.get(path).map(|(_, seen)| *seen)
     }
 
-    /// Returns the most recently used files, newest first: those worth restoring after a compaction.
+    /// Returns at most `count` of the files, those recorded last first: they are worth restoring after a compaction.
     pub fn recent(&self, count: usize) -> Vec<PathBuf> {
         let mut files: Vec<(u64, &PathBuf)> =
             self.files.iter().map(|(path, (clock, _))| (*clock, path)).collect();
@@ -111,7 +113,8 @@ impl FilesRead {
     }
 }
 
-/// Whether a file has not changed since `mtime_ms` (milliseconds since 1970).
+/// Returns whether a file has not changed since `mtime_ms` (milliseconds since 1970). False if it cannot be looked at;
+/// a link is judged by its own time.
 pub(crate) fn is_unchanged_since(path: &Path, mtime_ms: f64) -> bool {
     let modified = path.symlink_metadata().and_then(|metadata| metadata.modified());
     let since_epoch = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
@@ -119,7 +122,8 @@ pub(crate) fn is_unchanged_since(path: &Path, mtime_ms: f64) -> bool {
     since_epoch.is_some_and(|time| time.as_secs_f64() * 1000.0 < mtime_ms + 1.0)
 }
 
-/// Returns the entry of a file that was shown to the model by other means than Read. `None` if it cannot be opened.
+/// Returns the real path and the entry of a file that was shown to the model by other means than Read. A file that is
+/// too large to read here counts as seen in part; `None` if it cannot be opened.
 pub(crate) fn look_at(path: &Path, shown: Shown) -> Option<(PathBuf, Seen)> {
     let path = real::follow(path).ok()?;
     let opened = open_regular(&path).ok()?;
@@ -133,8 +137,8 @@ pub(crate) fn look_at(path: &Path, shown: Shown) -> Option<(PathBuf, Seen)> {
     Some((path, seen))
 }
 
-/// Returns the current text of a file, up to `max_bytes`, and only whole lines of a longer one. `None` if it is not
-/// text, or not a file any more.
+/// Returns the current text of the file at a real path, up to `max_bytes`, and only whole lines of a longer one. `None`
+/// if it cannot be opened, is not UTF-8 or contains a NUL, or if not even its first line fits.
 pub fn current_text(path: &Path, max_bytes: usize) -> Option<Excerpt> {
     let opened = open_regular(path).ok()?;
     let mut bytes = Vec::new();

@@ -152,7 +152,8 @@ fn told(input: &Value) -> ToolOutput {
     ToolOutput::new(Content::Text(parts.join(" ")), result)
 }
 
-/// Returns the answer to one question as a single text; several choices are joined by commas.
+/// Returns the answer to one question as a single text; several choices are joined by commas, and a value that is not a
+/// string is written as JSON.
 fn plain(answer: &Value) -> Value {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match answer {

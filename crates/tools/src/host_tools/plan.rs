@@ -97,7 +97,8 @@ impl Tool for EnterPlanMode {
     }
 }
 
-/// Returns the rules of plan mode, and how it ends, for the model.
+/// Returns the rules of plan mode, and how it ends, for the model. Without a file the model is asked to give the plan
+/// as text.
 pub fn rules_of_planning(file: Option<&Path>) -> String {
     let place = match file {
         Some(file) => format!("Write the plan to {}, the one file that may be written", file.display()),
@@ -169,7 +170,7 @@ impl Tool for ExitPlanMode {
 }
 
 /// Returns the output of a call whose plan the user has approved, and writes the plan to its file if the user has
-/// changed it.
+/// changed it. Fails only if that write fails.
 fn approved(input: &Value, file: Option<&Path>) -> Result<ToolOutput, ToolFailure> {
     let written = file.and_then(read_plan);
     let shown = input["plan"].as_str().map(str::to_owned);
@@ -200,7 +201,8 @@ fn approved(input: &Value, file: Option<&Path>) -> Result<ToolOutput, ToolFailur
     Ok(ToolOutput::new(Content::Text(text), result))
 }
 
-/// Reads the plan; `None` if there is none.
+/// Returns the plan in the file, at most [`MAX_PLAN_BYTES`] of it; `None` if the file is missing, blank or cannot be
+/// read.
 fn read_plan(file: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     let opened = crate::open_file(file).ok()?;

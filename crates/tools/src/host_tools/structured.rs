@@ -39,7 +39,8 @@ pub struct StructuredOutput {
 pub struct BadSchema(String);
 
 impl StructuredOutput {
-    /// Reads a schema. References to other documents are not followed: nothing is fetched for a schema.
+    /// Reads a schema. Fails if it is not valid, or allows no object. References to other documents are not followed:
+    /// nothing is fetched for a schema.
     pub fn new(schema: Value) -> Result<Self, BadSchema> {
         let validator = jsonschema::options().build(&schema).map_err(|error| {
             BadSchema(format!("{}: {}", place(error.instance_path().as_str(), "data"), fault(&error)))
@@ -96,8 +97,8 @@ impl Tool for StructuredOutput {
     }
 }
 
-/// Returns the schema restricted to objects, because the input of a tool call is always an object. A schema that
-/// allows no object is an error, because no call could satisfy it.
+/// Returns the schema restricted to objects, because the input of a tool call is always an object. A schema that allows
+/// no object is an error, because no call could satisfy it.
 fn of_objects(mut schema: Value) -> Result<Value, BadSchema> {
     let is_object = |kind: &Value| kind == "object";
     let allowed = match &schema {
@@ -116,12 +117,13 @@ fn of_objects(mut schema: Value) -> Result<Value, BadSchema> {
     Ok(schema)
 }
 
-/// Returns where in the input a fault is: its JSON pointer, or `top` for the whole input.
+/// Returns where in the input a fault is: its JSON pointer, or `top` if it concerns the whole input.
 fn place<'a>(pointer: &'a str, top: &'a str) -> &'a str {
     if pointer.is_empty() { top } else { pointer }
 }
 
-/// Words one fault as an instruction. The two most common ones are worded as clients know them.
+/// Returns one fault, worded as an instruction. The two most common ones are worded as clients know them; rare ones are
+/// cut to 400 characters, because their wording quotes the faulty value.
 fn fault(error: &ValidationError<'_>) -> String {
     use ValidationErrorKind as Kind;
     let name = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

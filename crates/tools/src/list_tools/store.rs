@@ -97,7 +97,7 @@ pub(crate) struct TaskListContent {
 }
 
 impl TaskListContent {
-    /// Returns the task with this id.
+    /// Returns the task with this id, as [`number`] reads it; `None` if the list has no such task.
     pub fn get(&self, id: &str) -> Option<&ListedTask> {
         self.tasks.get(&number(id)?)
     }
@@ -109,7 +109,8 @@ impl TaskListContent {
     }
 }
 
-/// Returns the number that an id stands for, however the model wrote it.
+/// Returns the number that an id stands for, however the model wrote it: with a `#`, zeros or spaces in front. `None`
+/// if it is not a number.
 pub(crate) fn number(id: &str) -> Option<u64> {
     let digits = id.trim().trim_start_matches('#');
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
@@ -144,12 +145,13 @@ impl TaskListStore {
         Self { folder: lists.join(name) }
     }
 
-    /// Returns the error of a failed step, with the folder of the list.
+    /// Returns the error of a failed step of the file system; `action` is the participle that the message contains.
     fn failed(&self, action: &'static str, source: impl Into<io::Error>) -> TaskListError {
         TaskListError::Io { action, folder: self.folder.clone(), source: source.into() }
     }
 
-    /// Reads all tasks. A list without a folder is empty.
+    /// Reads all tasks. A list without a folder is empty; files that hold no task are listed as damaged and fail
+    /// nothing.
     pub(crate) fn read(&self) -> Result<TaskListContent, TaskListError> {
         match open_folder(&self.folder) {
             Ok(dir) => self.read_at(&dir),
@@ -177,8 +179,8 @@ impl TaskListStore {
         Ok(content)
     }
 
-    /// Takes the lock of the list, and creates its folder if it is missing. Fails at once if the lock is held, also
-    /// by another agent of this process.
+    /// Takes the lock of the list until the result is dropped, and creates its folder if it is missing. Fails at once
+    /// with `Busy` if the lock is held, also by another agent of this process.
     pub(crate) fn lock(&self) -> Result<LockedTasks<'_>, TaskListError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         made.map_err(|error| self.failed("made", error))?;
@@ -204,7 +206,7 @@ fn open_folder(folder: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, folder, flags, Mode::empty())
 }
 
-/// Reads a file of the folder; `None` if there is none.
+/// Reads a file of the folder; `None` if there is none. Fails if it has more than `most` bytes or is a link.
 fn read_file(dir: &OwnedFd, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
     // Without waiting: a name that leads to a pipe must not hold the list.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -229,12 +231,13 @@ pub(crate) struct LockedTasks<'a> {
 }
 
 impl LockedTasks<'_> {
-    /// Reads all tasks.
+    /// Reads all tasks, as no other holder of the lock can change them meanwhile.
     pub fn read(&self) -> Result<TaskListContent, TaskListError> {
         self.list.read_at(&self.dir)
     }
 
-    /// Returns the next number, which is never given out again, whether or not a task is written under it.
+    /// Returns the next number, which is never given out again, whether or not a task is written under it. Fails with
+    /// `Full` if the list has [`MOST_TASKS`] tasks.
     pub fn new_id(&self) -> Result<String, TaskListError> {
         let content = self.read()?;
         if content.tasks.len() + content.damaged.len() >= MOST_TASKS {
@@ -250,7 +253,8 @@ impl LockedTasks<'_> {
         Ok(id)
     }
 
-    /// Writes a task into its file, in place of what was there.
+    /// Writes a task into the file of its id, in place of what was there. Fails with `TooLarge` if it has more than
+    /// [`TASK_BYTES`].
     pub fn write(&self, task: &ListedTask) -> Result<(), TaskListError> {
         let bytes = serde_json::to_vec_pretty(task).map_err(|error| self.list.failed("written", error))?;
         if bytes.len() as u64 > TASK_BYTES {
@@ -259,7 +263,8 @@ impl LockedTasks<'_> {
         self.replace(&format!("{}.json", task.id), &bytes)
     }
 
-    /// Deletes a task, and removes its id from the other tasks.
+    /// Removes the id of a task from the other tasks, then deletes the task; in this order, so that a crash between the
+    /// two leaves no task that waits for a missing one. No effect if there is no such task.
     pub fn delete(&self, id: &str) -> Result<(), TaskListError> {
         for (_, mut task) in self.read()?.tasks {
             let before = (task.blocks.len(), task.blocked_by.len());

@@ -72,7 +72,8 @@ impl Tool for TaskUpdate {
     }
 }
 
-/// Applies the input to a task. Hooks are asked before a task is marked as done, without the lock.
+/// Applies the input to a task, after the hooks were asked if it marks the task as done. Their refusal and an unknown
+/// task are returned as the output; an update that contradicts itself is a rejection.
 async fn update(input: &Value, context: &ToolContext) -> Result<ToolOutput, ToolFailure> {
     let written = input["taskId"].as_str().unwrap_or_default();
     let id = number(written).map_or_else(|| written.to_owned(), |number| number.to_string());
@@ -94,7 +95,8 @@ async fn update(input: &Value, context: &ToolContext) -> Result<ToolOutput, Tool
     Ok(output.then(verdict.after))
 }
 
-/// Asks the TaskCompleted hooks if the update marks the task as done; otherwise allows it at once.
+/// Asks the TaskCompleted hooks if the update marks the task as done; otherwise returns a verdict without an objection.
+/// Must not be called under the lock of the list, because hooks may take minutes.
 async fn ask_hooks(
     task: &ListedTask,
     input: &Value,
@@ -122,7 +124,8 @@ enum Change {
     Made { fields: Vec<&'static str>, status: Option<(String, String)> },
 }
 
-/// Changes the task as it is now under the lock, and the other tasks that it blocks or waits for.
+/// Changes the task as it is now under the lock, and writes the other side of each new dependency into the other task.
+/// Nothing is written if the task is gone or a named task does not exist.
 fn carry_out(list: &LockedTasks<'_>, id: &str, input: &Value) -> Result<Change, TaskListError> {
     let mut content = list.read()?;
     let Some(task) = content.get(id).cloned() else { return Ok(Change::NoTask) };
@@ -191,7 +194,7 @@ fn set_fields(task: &mut ListedTask, input: &Value) -> Vec<&'static str> {
     fields
 }
 
-/// Adds and replaces keys of the metadata; null removes one.
+/// Adds and replaces keys of the metadata; null removes a key. Metadata without a key becomes `None`.
 fn merge(metadata: &mut Option<Map<String, Value>>, changes: &Map<String, Value>) {
     let mut merged = metadata.take().unwrap_or_default();
     for (key, value) in changes {
@@ -203,7 +206,8 @@ fn merge(metadata: &mut Option<Map<String, Value>>, changes: &Map<String, Value>
     *metadata = (!merged.is_empty()).then_some(merged);
 }
 
-/// Returns the other tasks that a field of the input names. The error says which of them does not exist.
+/// Returns the ids of the other tasks that a field of the input names; none if it is missing. The error names a task
+/// that does not exist, or the task itself.
 fn others(content: &TaskListContent, id: &str, input: &Value, key: &str) -> Result<Vec<String>, String> {
     let named = input[key].as_array().into_iter().flatten().filter_map(Value::as_str);
     named

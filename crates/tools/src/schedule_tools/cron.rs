@@ -227,7 +227,7 @@ fn failure(why: ScheduleFailure) -> ToolFailure {
     }
 }
 
-/// Returns when the job runs next, in words.
+/// Returns when the job runs next, in words; `never` if it does not run again.
 fn next_run(job: &CronJob) -> String {
     job.next_fire.as_ref().map_or_else(|| "never".to_owned(), shown)
 }

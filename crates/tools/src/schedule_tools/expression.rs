@@ -47,7 +47,7 @@ struct Field {
 pub struct InvalidCron(pub String);
 
 impl CronExpression {
-    /// Reads an expression.
+    /// Reads an expression of five fields; the error repeats the text if it is not valid.
     pub fn parse(text: &str) -> Result<Self, InvalidCron> {
         Self::read(text).ok_or_else(|| InvalidCron(text.to_owned()))
     }
@@ -69,12 +69,13 @@ impl CronExpression {
         })
     }
 
-    /// Returns the expression as it was written.
+    /// Returns the expression as it was written, with one space between its fields.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Returns the first time after `after`; `None` for an expression that no date fits.
+    /// Returns the first time after `after`, in the time zone of `after`; `None` if no date within the days that are
+    /// searched fits.
     pub fn next_after(&self, after: &Zoned) -> Option<Zoned> {
         // A gap in the clock moves times of one day into the next, so the search begins a day early and, where it finds
         // a time, also looks at the day behind it.
@@ -90,12 +91,12 @@ impl CronExpression {
         None
     }
 
-    /// Returns the minute of the hour, if the expression names one and only one.
+    /// Returns the minute of the hour if the expression names one and only one; otherwise `None`.
     pub fn fixed_minute(&self) -> Option<u32> {
         self.minutes.only()
     }
 
-    /// Returns the schedule in words, where there are short ones, and else the expression.
+    /// Returns the schedule in words, where there are short ones, otherwise the expression.
     pub fn in_words(&self) -> String {
         self.words().unwrap_or_else(|| self.text.clone())
     }
@@ -130,12 +131,12 @@ impl CronExpression {
         }
     }
 
-    /// Returns the step of a field that is `*/step`.
+    /// Returns the step of the field with this position (0 is the minute) if it is `*/step`, otherwise `None`.
     fn step(&self, field: usize) -> Option<u32> {
         number(self.text.split(' ').nth(field)?.strip_prefix("*/")?)
     }
 
-    /// Returns the first time on a day that is after `after`, in its zone; `None` if the day does not fit.
+    /// Returns the first time of a day that is after `after`; `None` if the day has none.
     fn first_of(&self, date: Date, after: &Zoned) -> Option<Zoned> {
         if !self.suits_day(date) {
             return None;
@@ -182,7 +183,7 @@ impl fmt::Display for CronExpression {
 }
 
 impl Field {
-    /// Parses a field whose values go from `low` to `high`; `None` if it is not valid or names another value.
+    /// Reads a field whose values go from `low` to `high`; `None` if it is not valid or names a value outside of them.
     fn parse(text: &str, low: u32, high: u32) -> Option<Self> {
         let mut bits = 0;
         for part in text.split(',') {
@@ -218,13 +219,13 @@ impl Field {
         (0..64).filter(move |value| self.has(*value))
     }
 
-    /// Returns the value of a field that has exactly one.
+    /// Returns the value of the field if it has one and only one, otherwise `None`.
     fn only(self) -> Option<u32> {
         (self.bits.count_ones() == 1).then(|| self.bits.trailing_zeros())
     }
 }
 
-/// Parses a number of one or two digits without a sign.
+/// Returns a number of one or two digits without a sign; `None` for any other text.
 fn number(text: &str) -> Option<u32> {
     let plain = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }

@@ -114,8 +114,9 @@ impl Search {
         Ok(Self { place: place.clone(), pattern, vcs, scope })
     }
 
-    /// Walks the tree on several threads and keeps the newest files. A file without a readable time counts as the
-    /// oldest; what cannot be read is skipped. Stopped early, it returns what it has found so far.
+    /// Walks the tree on several threads and keeps the newest files, at most [`MAX_FILES`]; all are counted. A file
+    /// without a readable time counts as the oldest; what cannot be read is skipped. Stopped early, it returns what it
+    /// has found so far, with the reason.
     fn run(self, stop: &Stop) -> (Newest, Option<StopReason>) {
         let found = Mutex::new(Best::new(MAX_FILES));
         let mut builder = self.place.walk(self.vcs);
@@ -145,7 +146,8 @@ impl Search {
     }
 }
 
-/// Splits off the literal directories at the start of a pattern; the rest is then anchored there.
+/// Splits off the literal directories at the start of a pattern, and returns them with the rest, which is then anchored
+/// there. Without such directories the first part is `None` and the pattern stays as it is.
 fn split(pattern: &str) -> (Option<PathBuf>, String) {
     let is_literal = |part: &Component<'_>| match part {
         Component::Normal(name) => !name.to_string_lossy().contains(['*', '?', '[', '{', '\\', '!']),
@@ -163,14 +165,15 @@ fn split(pattern: &str) -> (Option<PathBuf>, String) {
     (Some(base), format!("/{}{slash}", rest.display()))
 }
 
-/// Whether a found file is really at its path, and not behind a directory that became a link meanwhile.
+/// Returns whether a found file is really at its path, and not behind a directory that became a link meanwhile. A file
+/// that exists but cannot be opened counts as there.
 fn is_there(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     !matches!(real::open(path, flags), Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT))
 }
 
-/// Returns the result, the most recently changed file last. Paths are checked once more before they are shown, because
-/// the tree may have changed during the search.
+/// Returns the output of the call, the most recently changed file last. Paths are checked once more before they are
+/// shown, because the tree may have changed during the search.
 fn output(place: &Place, best: Newest, stopped: Option<StopReason>, started: Instant) -> ToolOutput {
     let total = best.total;
     let filenames: Vec<String> = best

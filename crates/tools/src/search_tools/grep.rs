@@ -165,7 +165,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Searches one file; `None` if nothing matched or it is not a file.
+    /// Searches one file; `None` if nothing matched or it is not a file. Stopped while it reads, it fails.
     fn search(&mut self, entry: &DirEntry) -> std::io::Result<Option<FoundFile>> {
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return Ok(None);
@@ -191,8 +191,8 @@ impl Worker<'_> {
     }
 }
 
-/// Opens a file. A file that the walk found was regular a moment ago; if it is something else now, no link is followed
-/// and nothing blocks.
+/// Opens a file for searching. A file that the walk found was regular a moment ago; if it is something else now, no
+/// link is followed and nothing blocks.
 fn open(entry: &DirEntry) -> std::io::Result<File> {
     if entry.depth() == 0 {
         return open_regular(entry.path()).map(|opened| opened.file).map_err(std::io::Error::other);
@@ -216,8 +216,8 @@ impl Read for Watched<'_> {
     }
 }
 
-/// Returns the result in the form that the mode asks for. A search that was stopped with nothing found is a failure,
-/// because "no matches" would be untrue.
+/// Returns the output of the call in the form that the mode asks for. A search that was stopped with nothing found is a
+/// failure, because "no matches" would be untrue.
 fn report(query: &Query, outcome: Outcome, time: Duration) -> Result<ToolOutput, ToolFailure> {
     let Outcome { found, unreadable, stopped } = outcome;
     if stopped.is_some() && found.is_empty() {
@@ -246,7 +246,7 @@ fn report(query: &Query, outcome: Outcome, time: Duration) -> Result<ToolOutput,
     Ok(output)
 }
 
-/// Lists the names of the files, newest first.
+/// Lists the names of the matching files, newest first.
 fn files_output(found: Found, page: Page) -> ToolOutput {
     let total = found.total_files;
     let (filenames, cut) = page.of_items(found.into_names(), total);
@@ -286,7 +286,7 @@ fn content_output(found: Found, page: Page) -> ToolOutput {
     finish(text, result, cut)
 }
 
-/// Lists the matches per file. The totals are of the whole search, not of the page.
+/// Lists the number of matches of each file. The totals are of the whole search, not of the page.
 fn count_output(found: Found, page: Page) -> ToolOutput {
     let (matches, files) = (found.total_matches, found.total_files);
     let (lines, cut) = page.of_items(found.into_counts(), files);
@@ -308,7 +308,7 @@ fn count_output(found: Found, page: Page) -> ToolOutput {
     finish(text, result, cut)
 }
 
-/// Writes a count with its noun: `1 file`, `2 files`.
+/// Returns a count with its noun: `1 file`, `2 files`. The plural is the noun with an `s`.
 fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")

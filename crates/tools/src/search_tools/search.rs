@@ -44,7 +44,8 @@ pub(crate) enum StartAt<'a> {
     FileOrDirectory,
 }
 
-/// Returns the subject of a search: everything below its `path`, or below the current directory of the shell.
+/// Returns the subject of a search: everything below its `path`, or below the current directory of the shell. A path
+/// that is not a string makes the subject unknown.
 pub(crate) fn subject(input: &Value, name_pattern: Option<&str>) -> CallSubject {
     let path = match &input["path"] {
         Value::Null => "",
@@ -58,7 +59,9 @@ pub(crate) fn subject(input: &Value, name_pattern: Option<&str>) -> CallSubject 
 }
 
 impl Place {
-    /// Returns the place that the input names, or the current directory of the shell.
+    /// Returns the place that the input names, or the current directory of the shell. If a decision about the call has
+    /// fixed the real place, that is searched. Rejects a place that does not exist, is of the wrong kind, or belongs to
+    /// the kernel.
     pub fn of(path: Option<&str>, start: StartAt<'_>, context: &ToolContext) -> Result<Self, ToolFailure> {
         let cwd = context.workspace.cwd();
         let closed = context.closed_paths.clone();
@@ -83,7 +86,8 @@ impl Place {
         Ok(Self { root, written, cwd, closed })
     }
 
-    /// Returns a found path for the model: relative to the current directory of the shell, if it is below it.
+    /// Returns a found path for the model: as the input wrote the root, and relative to the current directory of the
+    /// shell if it is below that.
     pub fn name(&self, path: &Path) -> String {
         let written = match path.strip_prefix(&self.root) {
             Ok(below) if below.as_os_str().is_empty() => self.written.clone(),
@@ -137,7 +141,8 @@ impl Vcs {
 }
 
 impl Place {
-    /// Returns a walk below the root that sees hidden files and uses several threads.
+    /// Returns a walk below the root that sees hidden files, respects ignore files and uses several threads. It enters
+    /// no closed path, and directories of version control only with [`Vcs::Enter`].
     pub fn walk(&self, vcs: Vcs) -> WalkBuilder {
         let mut builder = WalkBuilder::new(&self.root);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
@@ -155,8 +160,8 @@ impl Place {
     }
 }
 
-/// Whether the walk visits an entry: not the directories of version control (unless wanted), and not those of the
-/// kernel, whose files may block. The root is always visited, because the call names it.
+/// Returns whether the walk visits an entry: not the directories of version control (unless wanted), and not those of
+/// the kernel, whose files may block. The root is always visited, because the call names it.
 fn is_entered(entry: &DirEntry, vcs: Vcs) -> bool {
     if entry.depth() == 0 {
         return true;
@@ -177,7 +182,7 @@ pub(crate) struct Best<K, V> {
 }
 
 impl<K: Ord, V> Best<K, V> {
-    /// Keeps nothing yet; at most `capacity` entries will be kept.
+    /// Returns an empty collection that keeps at most `capacity` entries.
     pub fn new(capacity: usize) -> Self {
         Self { entries: BTreeMap::new(), capacity, total: 0 }
     }

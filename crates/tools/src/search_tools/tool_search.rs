@@ -58,7 +58,8 @@ struct Found {
     at_hand: Vec<String>,
 }
 
-/// Returns what a query finds in a set: tools by their names, or at most `max_results` by words.
+/// Returns what a query finds in a set: the tools that it names after the prefix for names, otherwise at most
+/// `max_results` deferred tools by words. Loads nothing.
 fn find(tools: &ToolSet, query: &str, max_results: usize) -> Found {
     let query = query.trim();
     let has_prefix = query.get(..SELECT.len()).is_some_and(|start| start.eq_ignore_ascii_case(SELECT));
@@ -69,8 +70,8 @@ fn find(tools: &ToolSet, query: &str, max_results: usize) -> Found {
     Found { matches, at_hand: Vec::new() }
 }
 
-/// Returns the tools that a query names, in its order; former names and another case count, too. Names without a tool
-/// are ignored.
+/// Returns the tools that a query names, in its order, deferred ones and others apart, at most [`MAX_LOADED`] of each;
+/// former names and another case count, too. Names without a tool are ignored.
 fn select(tools: &ToolSet, names: &str) -> Found {
     let mut found = Found { matches: Vec::new(), at_hand: Vec::new() };
     for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
@@ -85,7 +86,8 @@ fn select(tools: &ToolSet, names: &str) -> Found {
     found
 }
 
-/// Returns what the model reads: references to what was loaded, or that nothing was.
+/// Returns what the model reads: references to what was loaded, or that nothing was. Tools that need no loading are
+/// named only if nothing was loaded.
 fn content(found: &Found) -> Content {
     if !found.matches.is_empty() {
         let reference = |name: &String| json!({ "type": "tool_reference", "tool_name": name });

@@ -157,7 +157,7 @@ impl Tool for Bash {
     }
 }
 
-/// Refuses a command that a person who is asked about it could not see whole.
+/// Refuses a command with control characters, because a person who is asked about it could not see the whole command.
 pub(super) fn check_command(command: &str) -> Result<(), ToolFailure> {
     if !has_hidden_characters(command) {
         return Ok(());
@@ -167,8 +167,8 @@ pub(super) fn check_command(command: &str) -> Result<(), ToolFailure> {
     Err(ToolFailure::Rejected(invalid.result()))
 }
 
-/// Whether a text shows less, in a terminal or a dialog, than it does in a shell. Line ends and tabs are
-/// what they look like.
+/// Returns whether a text shows less, in a terminal or a dialog, than a shell sees of it: it has control characters.
+/// Line ends and tabs do not count.
 fn has_hidden_characters(command: &str) -> bool {
     let mut characters = command.chars().peekable();
     while let Some(character) = characters.next() {
@@ -196,8 +196,8 @@ fn timeout(asked_ms: Option<f64>, workspace: &Workspace) -> Duration {
     }
 }
 
-/// Returns how output is kept: the first characters and the end in memory, all of it in the file `spill`, and a
-/// bound at which the command is killed.
+/// Returns how output is kept: enough bytes for the first `output_chars` characters and the end in memory, all of it in
+/// the file `spill`, and a bound at which the command is killed.
 fn capture(output_chars: usize, spill: &Path) -> Capture {
     Capture {
         // What is shown is counted in characters, each of up to four bytes.
@@ -225,8 +225,9 @@ pub(super) fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
     spec
 }
 
-/// Returns the script for the shell: the prelude, the command, and a trap that reports the directory at the end. `eval` keeps the prelude and the trap out of the command's syntax errors and line numbers,
-/// and lets aliases of the prelude take effect. In braces, the trap's own errors and its `set -x` trace go nowhere.
+/// Returns the script for the shell: the prelude, the command, and a trap that reports the directory at the end. `eval`
+/// keeps the prelude and the trap out of the command's syntax errors and line numbers, and lets aliases of the prelude
+/// take effect. Shells other than bash and zsh get no trap, so their directory is not followed.
 fn script(command: &str, shell: &Path, cwd_fd: i32, prelude: &str) -> String {
     // The space keeps a leading dash from being taken for an option of `eval`.
     let space = if command.starts_with('-') { " " } else { "" };
@@ -255,8 +256,9 @@ enum Moved {
     Reset,
 }
 
-/// Makes the directory in which the command ended the current one of the agent. `note` is what the shell reported.
-/// A directory outside of the session's directories resets it to the root.
+/// Makes the directory in which the command ended the current one of the agent. `note` is what the shell reported;
+/// without a usable report the directory stays. A directory outside of the session's directories resets it to the root,
+/// for which the result is [`Moved::Reset`].
 fn follow(note: &[u8], started_in: &Path, workspace: &Workspace) -> Moved {
     let Some(ended_in) = note.strip_suffix(b"\n").filter(|path| !path.is_empty()) else {
         // The shell was replaced (`exec`), killed, or has another exit trap.
@@ -283,8 +285,8 @@ fn follow(note: &[u8], started_in: &Path, workspace: &Workspace) -> Moved {
     Moved::Within
 }
 
-/// Returns the failure of a command that could not be started. If its directory is gone, the agent moves to the
-/// root, so that the next command can start.
+/// Returns the failure of a command that could not be started. If its directory is gone, the agent moves to the root,
+/// so that the next command can start.
 pub(super) fn not_started(error: &ExecError, workspace: &Workspace) -> ToolFailure {
     let mut text = format!("Failed to {error}");
     match error {
@@ -366,7 +368,8 @@ impl Ending<'_> {
         ToolFailure::Failed(parts.join("\n"))
     }
 
-    /// Returns the output of a command that did what it was asked; `meaning` explains an exit code other than 0.
+    /// Returns the output of a command that did what it was asked; `meaning` explains an exit code other than 0. A
+    /// picture that the command printed replaces its text.
     fn success(mut self, meaning: Option<&str>) -> ToolOutput {
         let stderr = match self.moved {
             Moved::Within => String::new(),
@@ -400,7 +403,8 @@ impl Ending<'_> {
         }
     }
 
-    /// The same for a command that printed a picture.
+    /// Returns the output of a successful command that printed a picture: the picture as a block for the model, and as
+    /// a data URL for programs.
     fn success_with_picture(self, picture: &SentImage, stderr: String) -> ToolOutput {
         let SentImage { data, media_type } = picture;
         let mut blocks = vec![json!({

@@ -15,7 +15,8 @@ pub(super) struct Found {
     pub exact: bool,
 }
 
-/// Returns all occurrences of `needle` in `text`.
+/// Returns all occurrences of `needle` in `text`, in order and without overlap. Only if there is no exact one,
+/// typographic and straight quotes count as equal; [`Found::exact`] tells which.
 pub(super) fn find(text: &[u8], needle: &str) -> Found {
     let exact: Vec<Range<usize>> =
         memchr::memmem::find_iter(text, needle.as_bytes()).map(|at| at..at + needle.len()).collect();
@@ -54,8 +55,8 @@ fn straightened(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
 }
 
 impl Found {
-    /// Returns the new string with the style of quotes that the found text has, so that an edit does not mix
-    /// straight and curly ones.
+    /// Returns the new string with the style of quotes that the found text has, so that an edit does not mix straight
+    /// and curly ones. After an exact match the string stays as it is.
     pub fn restyle(&self, new: &str) -> String {
         if self.exact {
             return new.to_owned();

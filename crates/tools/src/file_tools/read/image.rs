@@ -72,8 +72,8 @@ pub(crate) struct SentImage {
     pub media_type: &'static str,
 }
 
-/// Makes bytes of a picture ready to be sent, as for a file; blocks for the time of the work. An error says why they are
-/// no picture.
+/// Returns a picture as it can be sent to the model, scaled down like one that is read from a file; blocks for the time
+/// of the work. An error says why the bytes are no picture.
 pub(crate) fn prepared(bytes: Vec<u8>) -> Result<SentImage, String> {
     let (format, dimensions) = header(&bytes)?;
     let (bytes, format) = if fits(bytes.len(), dimensions) {
@@ -85,12 +85,13 @@ pub(crate) fn prepared(bytes: Vec<u8>) -> Result<SentImage, String> {
     Ok(SentImage { data: BASE64.encode(bytes), media_type: format.to_mime_type() })
 }
 
-/// Whether a picture is sent as it is.
+/// Returns whether a picture is sent as it is: it has few enough bytes and neither side is too long.
 fn fits(bytes: usize, dimensions: (u32, u32)) -> bool {
     bytes <= MAX_SENT_BYTES && dimensions.0.max(dimensions.1) <= MAX_SIDE
 }
 
-/// Reads format and size in pixels from the first bytes.
+/// Returns the format and the size in pixels (width, height), read from the first bytes. An error says why the bytes
+/// are no picture that can be read.
 fn header(bytes: &[u8]) -> Result<(ImageFormat, (u32, u32)), String> {
     let unreadable = |error: image::ImageError| format!("Image cannot be read ({error})");
     let format = image::guess_format(bytes).map_err(unreadable)?;
@@ -100,7 +101,7 @@ fn header(bytes: &[u8]) -> Result<(ImageFormat, (u32, u32)), String> {
 }
 
 /// Decodes the picture, within bounds on its size and memory, and halves the longest side until an encoding is small
-/// enough.
+/// enough. An error says why it cannot be decoded or encoded.
 fn shrink(bytes: &[u8], format: ImageFormat, original: (u32, u32)) -> Result<Picture, String> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut limits = image::Limits::default();

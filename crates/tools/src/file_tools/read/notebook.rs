@@ -18,7 +18,8 @@ const MAX_BYTES: u64 = 16 << 20;
 /// The most characters of one cell's printed output that are shown.
 const OUTPUT_CHARS: usize = 10_000;
 
-/// Reads all cells of a notebook and records the file as seen completely, although long outputs are cut.
+/// Reads all cells of a notebook and records the file as seen completely, although long outputs are cut. Fails if it is
+/// too large or not valid JSON; a notebook without cells is not an error.
 pub(super) async fn read(
     request: &Request,
     opened: super::Opened,
@@ -106,7 +107,7 @@ fn described_output(output: &Value) -> Option<Value> {
     Some(Value::Object(out))
 }
 
-/// Returns a string, also from the list of lines that notebooks write instead of one.
+/// Returns the text of a field that notebooks write as a string or as a list of lines; `None` if it is neither.
 fn joined(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -125,7 +126,8 @@ fn cut(text: String) -> String {
     }
 }
 
-/// Returns the blocks for the model; adjacent texts become one block.
+/// Returns the blocks for the model, from cells in the form that [`described`] gives them; adjacent texts become one
+/// block.
 fn blocks(cells: &[Value]) -> Vec<Value> {
     let mut blocks = Blocks::default();
     for cell in cells {

@@ -34,8 +34,8 @@ const TIME: Duration = Duration::from_secs(60);
 /// Dots per inch: enough to read small print.
 const RESOLUTION: &str = "100";
 
-/// Renders pages of a PDF as pictures into a private directory, and returns them as image blocks with a line of
-/// text in front.
+/// Renders pages of a PDF as pictures into a private directory, which stays there, and returns them as image blocks
+/// with a line of text in front. Fails if `pdftoppm` is missing or cannot render the file.
 pub(super) async fn read(
     request: &Request,
     pages: Pages,
@@ -86,7 +86,8 @@ enum RenderFailure {
     Call(ToolFailure),
 }
 
-/// Says what to install. Reading the whole file is an alternative for a short one only.
+/// Returns the text for a missing `pdftoppm`, which says what to install. Reading the whole file is named as an
+/// alternative only where it is possible.
 fn not_installed(can_be_whole: bool) -> String {
     let alternative = if can_be_whole { ", or read the file without pages" } else { "" };
     format!(
@@ -95,8 +96,8 @@ fn not_installed(can_be_whole: bool) -> String {
     )
 }
 
-/// Runs `pdftoppm` on the bytes as a child process of the session, which counts against the limit of commands. The
-/// pictures are written to `dir`.
+/// Runs `pdftoppm` on the bytes as a child process of the session, which counts against the limit of commands, and
+/// waits for it. The pictures are written to `dir`, which must exist.
 async fn render(
     bytes: Vec<u8>,
     pages: Pages,
@@ -131,8 +132,8 @@ async fn render(
     Err(failed(format!("Rendering the pages failed: {last}")))
 }
 
-/// Reads the rendered pages as image blocks. The order of the file names is the order of the pages, because their
-/// numbers have leading zeros.
+/// Returns the rendered pages as image blocks; a page that cannot be read is a text block that says why. The order of
+/// the file names is the order of the pages, because their numbers have leading zeros.
 fn pictures(dir: &Path) -> Result<Vec<Value>, ToolFailure> {
     let unreadable =
         |error| ToolFailure::Failed(format!("Cannot read the pages, {}: {error}", dir.display()));

@@ -52,8 +52,9 @@ struct Wanted {
     max_bytes: u64,
 }
 
-/// Reads the wanted lines and records what was seen. Only a read of all lines counts as the whole file; a part is
-/// recorded without a hash, because the other bytes were not read.
+/// Reads the wanted lines and records in the workspace what was seen. Only a read of all lines counts as the whole
+/// file; a part is recorded without a hash, because the other bytes were not read. Fails if the file or the wanted
+/// lines are too large, or if the file is binary.
 pub(super) async fn read(
     request: Request,
     opened: Opened,
@@ -119,7 +120,7 @@ fn too_large(size: u64, max: u64) -> ToolFailure {
 }
 
 /// Reads the file in one pass, keeps the wanted lines and counts all of them. A NUL in the first bytes makes it binary.
-/// Text after a last line end counts as one more line, even if it is empty.
+/// Text after a last line end counts as one more line, even if it is empty; nothing is read beyond [`SCAN_BYTES`].
 fn scan(file: &std::fs::File, wanted: Wanted, stop: &Stop) -> Result<Scan, ScanError> {
     let mut file = file.take(SCAN_BYTES);
     let mut block = vec![0; BLOCK_BYTES];
@@ -225,7 +226,7 @@ fn output(request: &Request, scan: &Scan) -> ToolOutput {
     )
 }
 
-/// Returns the text with `number`, tab before each line, counted from `first`.
+/// Returns the text with its number and a tab before each line, counted from `first`.
 fn numbered(content: &str, first: i64) -> String {
     let mut out = String::with_capacity(content.len() + content.len() / 8 + 8);
     for (line, number) in content.split('\n').zip(first..) {

@@ -58,7 +58,8 @@ enum LineKind {
 }
 
 impl<'a> Lines<'a> {
-    /// Begins a file. The matcher is only used to find the matching parts of a line again, if only those are shown.
+    /// Returns the empty results of one file. The matcher is only used to find the matching parts of a line again, if
+    /// only those are shown.
     pub fn new(query: &Query, matcher: &'a RegexMatcher) -> Self {
         Self {
             matcher,
@@ -77,7 +78,7 @@ impl<'a> Lines<'a> {
         self.matches == 0
     }
 
-    /// Ends the file and returns its results. `modified` is only needed where files are listed.
+    /// Returns the results of the file after its search. `modified` is only needed where files are listed.
     pub fn finish(self, name: String, modified: Option<SystemTime>) -> FoundFile {
         FoundFile { name, modified, kept: self.kept, total: self.total, matches: self.matches }
     }
@@ -91,7 +92,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Pushes the lines of a match, which is one line unless matches may span lines.
+    /// Adds the lines of a match, which is one line unless matches may span lines; if only the matching parts are
+    /// shown, each part counts as its own line.
     fn push_match(&mut self, matched: &SinkMatch<'_>) -> Result<(), std::io::Error> {
         if !self.only_matching {
             for (line, number) in matched.lines().zip(matched.line_number().unwrap_or(0)..) {
@@ -118,7 +120,8 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Returns a line as text, without its end and not too long.
+/// Returns a line as text, without its end. A line of more than [`LINE_CHARS`] characters is cut, with a note of its
+/// length.
 fn cut(bytes: &[u8]) -> String {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
@@ -176,7 +179,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Begins a search; the bounds on what is kept come from the requested page.
+    /// Returns the empty results of a search; the bounds on what is kept come from the requested page.
     pub fn new(query: &Query) -> Self {
         let reach = query.page.reach();
         Self {
@@ -200,7 +203,8 @@ impl Found {
         self.total_files == 0
     }
 
-    /// Adds the results of a file. Files come in any order, because several threads find them.
+    /// Counts the matches of a file and keeps what the requested page may show. Files come in any order, because
+    /// several threads find them; the result does not depend on it.
     pub fn add(&mut self, file: FoundFile) {
         self.total_files += 1;
         self.total_matches += file.matches;

@@ -51,8 +51,8 @@ impl Page {
         }
     }
 
-    /// Returns the results of this page, and what was left out. `items` are the first results, `total` is the
-    /// number of all.
+    /// Returns the results of this page, at most as many as fit into its bytes, and what was left out. `items` are the
+    /// first results, `total` is the number of all.
     pub fn of_items(self, items: impl Iterator<Item = String>, total: u64) -> (Vec<String>, Cut) {
         let mut bytes = 0;
         let shown: Vec<String> = items
@@ -121,7 +121,7 @@ impl Query {
         })
     }
 
-    /// Whether groups of lines are separated.
+    /// Returns whether lines around a match are shown, which means that groups of lines are separated.
     pub fn has_context(&self) -> bool {
         self.before > 0 || self.after > 0
     }
@@ -139,8 +139,8 @@ impl Query {
     }
 }
 
-/// Compiles the pattern, with bounds on its size and its caches. `^` and `$` always match at lines; without `multiline`
-/// a match cannot contain a line end, which lets the searcher go line by line.
+/// Compiles the pattern, with bounds on its size and its caches; an error is a text for the model. `^` and `$` always
+/// match at lines; without `multiline` a match cannot contain a line end, which lets the searcher go line by line.
 fn matcher(pattern: &str, multiline: bool, ignore_case: bool) -> Result<RegexMatcher, String> {
     let mut builder = RegexMatcherBuilder::new();
     builder

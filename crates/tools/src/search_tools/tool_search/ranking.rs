@@ -18,7 +18,8 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Splits a query at its spaces.
+    /// Splits a query at its spaces into at most [`MAX_WORDS`] words, in lower case and without punctuation around
+    /// them. Words after a `+` are required.
     pub fn of(query: &str) -> Self {
         let mut words = Self::default();
         for word in query.split_whitespace().take(MAX_WORDS) {
@@ -35,7 +36,8 @@ impl Words {
     }
 }
 
-/// Returns the names of the tools that match best, the best first; of two that match as well, in the order given.
+/// Returns the names of the tools that match best, at most `max_results`, the best first; of two that match as well, in
+/// the order given. Tools that do not match are left out.
 pub(super) fn best<'a>(
     tools: impl Iterator<Item = &'a Arc<dyn Tool>>,
     words: &Words,
@@ -47,7 +49,8 @@ pub(super) fn best<'a>(
     found.into_iter().take(max_results).map(|(_, name)| name.to_owned()).collect()
 }
 
-/// Returns how well a tool matches; `None` if it does not.
+/// Returns how well a tool matches, by the sum over all words; `None` if a required word, or every word, does not
+/// occur.
 fn score(tool: &dyn Tool, words: &Words) -> Option<u32> {
     let name = tool.name().to_lowercase();
     let name_parts = parts_of_name(tool.name());
@@ -70,7 +73,8 @@ fn score(tool: &dyn Tool, words: &Words) -> Option<u32> {
     (sum > 0).then_some(sum)
 }
 
-/// Returns how well one word matches; 0 if it does not occur.
+/// Returns how well one word in lower case matches a tool; 0 if it occurs neither in its name nor in its description.
+/// All arguments must be in lower case.
 fn score_of_word(word: &str, name: &str, name_parts: &[String], description: &str) -> u32 {
     let in_name = if word == name {
         100
@@ -91,7 +95,8 @@ fn score_of_word(word: &str, name: &str, name_parts: &[String], description: &st
     in_name + in_description
 }
 
-/// Returns the words a name is made of: `CronCreate` and `mcp__cron__create_job` hold `cron` and `create`.
+/// Returns the words that a name is made of, in lower case: `CronCreate` and `mcp__cron__create_job` contain `cron` and
+/// `create`.
 fn parts_of_name(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut after_lower = false;

@@ -56,7 +56,8 @@ pub(super) enum MovedBy {
 }
 
 impl BashCall<'_> {
-    /// Returns whether the command is to run in the background from the start.
+    /// Returns whether the command is to run in the background from the start: the call asks for it and the session
+    /// allows it.
     pub fn starts_in_background(&self) -> bool {
         self.input["run_in_background"].as_bool() == Some(true) && self.lifetime().is_some()
     }
@@ -76,8 +77,8 @@ impl BashCall<'_> {
         Some(asked.map_or(default, |asked| asked.min(LONGEST)))
     }
 
-    /// Starts the command as a background task and returns at once with its id and output file. The task outlives
-    /// the call.
+    /// Starts the command as a background task and returns at once with its id and output file. The task outlives the
+    /// call. Fails, and leaves nothing running, if the session takes no further task or the output cannot be kept.
     pub async fn start_in_background(&self) -> Result<ToolOutput, ToolFailure> {
         let (workspace, session) = (&*self.context.workspace, &self.context.session);
         let place = session.new_task().map_err(|why| ToolFailure::Failed(format!("Not started: {why}")))?;
