@@ -173,8 +173,8 @@ impl fmt::Display for ArgsError {
 impl std::error::Error for ArgsError {}
 
 impl Args {
-    /// Reads a command line without the program's name. Unknown flags and missing values are errors with the texts
-    /// of the reference.
+    /// Reads a command line without the program's name. Unknown flags and missing values are errors with the texts of
+    /// the reference. What the values of flags mean is not checked.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Self, ArgsError> {
         let words: Vec<String> = words.into_iter().collect();
         let mut args = Self { words: words.clone(), ..Self::default() };
@@ -213,17 +213,18 @@ impl Args {
         Ok(args)
     }
 
-    /// Returns whether the flag was given.
+    /// Returns whether the flag was given; `name` is [`Flag::name`], not a spelling.
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)
     }
 
-    /// Returns the last value of a flag, because a later one wins.
+    /// Returns the value of the flag; if it was given more than once, the last one counts. `None` if it was not given
+    /// or has no value.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.given.iter().rev().find(|(given, _)| *given == name)?.1.last().map(String::as_str)
     }
 
-    /// Returns all values of a flag, over all its appearances.
+    /// Returns all values of a flag, over all its appearances, in order; empty if it was not given.
     pub fn values(&self, name: &str) -> Vec<&str> {
         let given = self.given.iter().filter(|(given, _)| *given == name);
         given.flat_map(|(_, values)| values.iter().map(String::as_str)).collect()
@@ -234,7 +235,8 @@ impl Args {
         self.given.iter().map(|(name, _)| *name)
     }
 
-    /// Returns the value of a flag that takes one of a fixed set of words. The error has the text of the reference.
+    /// Returns the value of a flag that takes one of a fixed set of words, or `None` if it was not given. Any other
+    /// word is an error with the text of the reference.
     pub fn choice(&self, name: &str, choices: &[&str]) -> Result<Option<&str>, ArgsError> {
         match self.value(name) {
             Some(value) if !choices.contains(&value) => {
@@ -244,7 +246,8 @@ impl Args {
         }
     }
 
-    /// Returns the value of a flag that takes a number. The error has the text of the reference.
+    /// Returns the value of a flag that takes a number, or `None` if it was not given. Anything but a finite number is
+    /// an error with the text of the reference.
     pub fn number(&self, name: &str) -> Result<Option<f64>, ArgsError> {
         let Some(text) = self.value(name) else { return Ok(None) };
         match text.trim().parse::<f64>() {
@@ -254,24 +257,25 @@ impl Args {
     }
 }
 
-/// Returns the error about a value, in the reference's words, which programs match.
+/// Returns the error that the flag `name` does not take `value`, in the reference's words, which programs match. `why`
+/// is the sentence at its end.
 pub fn invalid(name: &str, value: &str, why: &str) -> ArgsError {
     let usage = FLAGS.iter().find(|flag| flag.name == name).map_or(name, |flag| flag.usage);
     ArgsError(format!("error: option '{usage}' argument '{value}' is invalid. {why}"))
 }
 
-/// Returns the flag with this spelling.
+/// Returns the flag with this spelling, dashes included, or `None` if there is none.
 fn find(spelling: &str) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.spellings.contains(&spelling))
 }
 
-/// Returns the error for a flag that needs a value and is the last word. Error texts are part of the contract.
+/// Returns the error for a flag that needs a value and is the last word. Programs match the text.
 fn missing(flag: &Flag) -> ArgsError {
     ArgsError(format!("error: option '{}' argument missing", flag.usage))
 }
 
-/// Returns the error for a word that is not in [`FLAGS`]. It suggests the nearest spelling, but only within three edits
-/// and a third of its length, so that short flags do not match everything.
+/// Returns the error for a word that is not a spelling in [`FLAGS`]. It suggests the nearest spelling, but only within
+/// three edits and less than a third of its length, so that short flags do not match everything.
 fn unknown(spelling: &str) -> ArgsError {
     let near = FLAGS
         .iter()
@@ -283,7 +287,7 @@ fn unknown(spelling: &str) -> ArgsError {
     ArgsError(format!("error: unknown option '{spelling}'{hint}"))
 }
 
-/// Returns the edit distance of two words, for the hint.
+/// Returns the edit distance of two words: how many characters have to be inserted, removed or replaced.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

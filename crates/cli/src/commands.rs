@@ -28,8 +28,8 @@ pub enum Command {
     Trust,
 }
 
-/// Returns the command that the first word names. A prompt that happens to be such a word has to be given after
-/// `-p` or `--`.
+/// Returns the command that the first word names, or `None` if the words are those of a run. A prompt that happens to
+/// be such a word has to be given after `-p` or `--`.
 pub fn find(words: &[String]) -> Option<Command> {
     match words.first()?.as_str() {
         "auth" => Some(Command::Auth),
@@ -44,8 +44,9 @@ pub fn find(words: &[String]) -> Option<Command> {
     }
 }
 
-/// Runs a command with the words after its name, and returns the exit code. Commands never count as run by root:
-/// the one thing that root may not do is refused by the run itself.
+/// Runs a command with the words after its name, on an event loop of its own, and returns the exit code; an error is
+/// printed on stderr. Commands never count as run by root: the one thing that root may not do is refused by the run
+/// itself.
 pub fn run(command: Command, words: &[String], env: LaunchEnvironment) -> ExitCode {
     let env = LaunchEnvironment { is_root: false, ..env };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -77,7 +78,7 @@ pub fn run(command: Command, words: &[String], env: LaunchEnvironment) -> ExitCo
     }
 }
 
-/// Returns the text that `--help` prints.
+/// Returns the text that `--help` prints. Flags that are known but not there yet are left out.
 pub fn help() -> String {
     let mut text = String::from(
         "lathe — a coding agent as one small program\n\n\

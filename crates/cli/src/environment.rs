@@ -9,7 +9,8 @@ pub fn words() -> Vec<String> {
     std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Reads the process environment. Bytes of names and values that are not UTF-8 are replaced.
+/// Reads the environment, folders and identity of the process; `child_limits` are the limits that children get back.
+/// Bytes of names and values that are not UTF-8 are replaced.
 pub fn read(child_limits: ChildLimits) -> LaunchEnvironment {
     let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     let variables = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value)));

@@ -44,7 +44,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a prompt without a terminal. Without `-p` and with a terminal on stdout it prints a hint instead.
+/// Runs a prompt without a terminal and returns the exit code. Without `-p` and with a terminal on stdout it prints a
+/// hint instead, and that is a failure.
 fn headless(args: &Args, env: LaunchEnvironment) -> ExitCode {
     if !args.has("print") && rustix::termios::isatty(rustix::stdio::stdout()) {
         print::note(
@@ -59,8 +60,9 @@ fn headless(args: &Args, env: LaunchEnvironment) -> ExitCode {
     }
 }
 
-/// Reports why a run cannot start: to people on stderr and, if the host asked for it, as a result on stdout.
-/// Returns the exit code.
+/// Reports why a run cannot start: to people on stderr and, if the host asked for it and the failure has a reason, as a
+/// result on stdout. `run` is `None` if the flags could not be read. Then reads the first lines of a streaming host,
+/// and always returns a failure.
 fn refuse(error: &StartError, run: Option<(&Args, &LaunchEnvironment)>) -> ExitCode {
     print::note(&error.message);
     if let (Some(reason), Some((args, env))) = (error.reason, run)

@@ -24,7 +24,8 @@ pub fn has_writer_besides_parent() -> bool {
         .any(|pid| writes_to(pid, &wanted))
 }
 
-/// Returns whether the process has the pipe open with write access.
+/// Returns whether the process has the pipe, named as in the links of `/proc`, open with write access. False for a
+/// process that cannot be looked at.
 fn writes_to(pid: u32, pipe: &str) -> bool {
     let dir = format!("/proc/{pid}/fd");
     let Ok(fds) = std::fs::read_dir(&dir) else { return false };
@@ -45,7 +46,7 @@ fn is_writable(pid: u32, fd: &std::ffi::OsStr) -> bool {
     flags & 0o3 != 0
 }
 
-/// Returns this process and its chain of parents.
+/// Returns the ids of this process and its chain of parents, as far as `/proc` shows it.
 fn ancestors() -> Vec<u32> {
     let mut pids = vec![std::process::id()];
     while let Some(parent) = pids.last().and_then(|pid| parent_of(*pid)) {

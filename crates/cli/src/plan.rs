@@ -52,8 +52,8 @@ pub struct RunPlan {
     pub warnings: Vec<String>,
 }
 
-/// Turns the flags into a plan. All checks between flags are made here, before anything is started; the order of
-/// the checks decides which of several mistakes is reported.
+/// Turns the flags into a plan. All checks between flags are made here, before anything is started; the order of the
+/// checks decides which of several mistakes is reported. Only files of system prompts are read.
 pub fn make(args: &Args, env: &LaunchEnvironment) -> Result<RunPlan, StartError> {
     refuse_unready(args)?;
     let (output, input) = formats(args)?;
@@ -159,7 +159,7 @@ const REFUSED: [(&str, &str); 3] = [
     ),
 ];
 
-/// Says why a flag is refused.
+/// Returns the text that refuses a flag which is not there yet, with the reason from [`REFUSED`] if it has one.
 fn refusal_of(flag: &Flag) -> String {
     match REFUSED.iter().find(|(name, _)| *name == flag.name) {
         Some((_, why)) => {
@@ -169,8 +169,8 @@ fn refusal_of(flag: &Flag) -> String {
     }
 }
 
-/// Reads the two formats and refuses combinations that do not fit. If several are wrong, the order of the checks
-/// decides which complaint a host sees.
+/// Reads the two formats (text if none is given) and refuses combinations that do not fit. If several are wrong, the
+/// order of the checks decides which complaint a host sees.
 fn formats(args: &Args) -> Result<(OutputFormat, InputFormat), StartError> {
     let output = args.choice("output-format", &["text", "json", "stream-json"])?.unwrap_or("text");
     let input = args.choice("input-format", &["text", "stream-json"])?.unwrap_or("text");
@@ -203,8 +203,9 @@ fn formats(args: &Args) -> Result<(OutputFormat, InputFormat), StartError> {
     Ok((output, input))
 }
 
-/// Returns the mode, and whether the session may switch to bypassing permissions later. Either form of bypassing is
-/// refused for root outside a sandbox; `--dangerously-skip-permissions` wins over `--permission-mode`.
+/// Returns the mode (`None` leaves it to settings), and whether the session may switch to bypassing permissions later.
+/// Either form of bypassing is refused for root outside a sandbox; `--dangerously-skip-permissions` wins over
+/// `--permission-mode`.
 fn permission_mode(
     args: &Args,
     env: &LaunchEnvironment,
@@ -238,7 +239,8 @@ fn thinking(args: &Args) -> Result<Option<Thinking>, StartError> {
     })
 }
 
-/// Returns the level. An unknown one is a warning and not an error: the run starts as if the flag were absent.
+/// Returns the level of `--effort`, or `None` without the flag. An unknown level is added to `warnings` and is not an
+/// error: the run starts as if the flag were absent.
 fn effort(args: &Args, warnings: &mut Vec<String>) -> Option<String> {
     const LEVELS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
     let level = args.value("effort")?;
@@ -252,14 +254,16 @@ fn effort(args: &Args, warnings: &mut Vec<String>) -> Option<String> {
     None
 }
 
-/// Returns the limit of rounds; `None` means no limit. Fractions are cut off.
+/// Returns the limit of rounds; `None` without the flag and for numbers below 1, which mean no limit. Fractions are cut
+/// off.
 fn max_turns(args: &Args) -> Result<Option<u32>, StartError> {
     let turns = args.number("max-turns")?;
     // Zero means no limit.
     Ok(turns.filter(|turns| *turns >= 1.0).map(|turns| turns as u32))
 }
 
-/// Returns the limit of cost. Unlike with `--max-turns`, zero is an error: it does not mean "no limit".
+/// Returns the limit of cost in US dollars; `None`, without the flag, means no limit. Unlike with `--max-turns`, zero
+/// is an error: it does not mean "no limit".
 fn budget(args: &Args) -> Result<Option<f64>, StartError> {
     let Some(text) = args.value("max-budget-usd") else { return Ok(None) };
     match text.trim().parse::<f64>() {
@@ -271,7 +275,8 @@ fn budget(args: &Args) -> Result<Option<f64>, StartError> {
     }
 }
 
-/// Returns the schema as JSON. Whether it is a valid schema is checked where it is used.
+/// Returns the schema as JSON, or `None` without the flag; a text that is not JSON is an error. Whether it is a valid
+/// schema is checked where it is used.
 fn json_schema(args: &Args) -> Result<Option<Value>, StartError> {
     let Some(text) = args.value("json-schema") else { return Ok(None) };
     serde_json::from_str(text)
@@ -279,7 +284,8 @@ fn json_schema(args: &Args) -> Result<Option<Value>, StartError> {
         .map_err(|error| StartError::new(format!("Error: --json-schema is not valid JSON: {error}")))
 }
 
-/// Collects the flags about the system prompt. Files are read here, at the start, and not again.
+/// Collects the flags about the system prompt. Files are read here, at the start, and not again; one that cannot be
+/// read is an error.
 fn system_prompt(args: &Args) -> Result<PromptChoice, StartError> {
     let replace = text_or_file(args, "system-prompt", "System prompt")?;
     let append = text_or_file(args, "append-system-prompt", "Append system prompt")?;
@@ -290,7 +296,8 @@ fn system_prompt(args: &Args) -> Result<PromptChoice, StartError> {
     })
 }
 
-/// Returns the text of `--NAME TEXT`, or that of the file in `--NAME-file PATH`. The text wins if both are given.
+/// Returns the text of `--NAME TEXT`, or that of the file in `--NAME-file PATH`; `None` if neither is given. The text
+/// wins if both are. `what` names the file in errors.
 fn text_or_file(args: &Args, name: &str, what: &str) -> Result<Option<String>, StartError> {
     if let Some(text) = args.value(name) {
         return Ok(Some(text.to_owned()));
@@ -315,7 +322,8 @@ fn tools(args: &Args) -> ToolChoice {
     if names == ["default"] { ToolChoice::Default } else { ToolChoice::Only(names) }
 }
 
-/// Returns the sources to read. `None` means all of them, an empty list means none.
+/// Returns the settings sources to read. `None`, without the flag, means all of them, an empty list means none; an
+/// unknown source is an error.
 fn setting_sources(args: &Args) -> Result<Option<Vec<String>>, StartError> {
     let Some(value) = args.value("setting-sources") else { return Ok(None) };
     let sources = list(Some(value));
@@ -366,7 +374,7 @@ fn resume(args: &Args) -> Result<ResumeOption, StartError> {
     })
 }
 
-/// Returns whether the run waits for tasks in the background after its last turn, or stops them.
+/// Returns whether the run waits for tasks in the background after its last turn, which is the default, or stops them.
 fn background(args: &Args) -> Result<BackgroundEnd, StartError> {
     match args.value("background") {
         None | Some("wait") => Ok(BackgroundEnd::Wait),
@@ -375,7 +383,8 @@ fn background(args: &Args) -> Result<BackgroundEnd, StartError> {
     }
 }
 
-/// Returns the worktree to begin in; without a name one is made up.
+/// Returns the worktree to begin in, or `None` without the flag. Without a name in the flag the worktree gets one
+/// later; a name that cannot be one is an error.
 fn worktree(args: &Args) -> Result<Option<WorktreeTarget>, StartError> {
     if !args.has("worktree") {
         return Ok(None);
@@ -387,7 +396,7 @@ fn worktree(args: &Args) -> Result<Option<WorktreeTarget>, StartError> {
     }
 }
 
-/// Returns the tokens that the model is told of.
+/// Returns how many tokens the model is told it may use, or `None` without the flag. Zero is an error.
 fn task_budget(args: &Args) -> Result<Option<u64>, StartError> {
     let Some(text) = args.value("task-budget") else { return Ok(None) };
     match text.trim().parse::<u64>() {
@@ -398,7 +407,8 @@ fn task_budget(args: &Args) -> Result<Option<u64>, StartError> {
     }
 }
 
-/// Returns what Setup hooks are told to do; `None` without such a flag. `--init-only` ends the run after them.
+/// Returns what Setup hooks are told to do; `None` without such a flag. Of several, `--init-only` wins, which ends the
+/// run after them, then `--init`.
 fn setup(args: &Args) -> Option<SetupTrigger> {
     let flags = [
         ("init-only", SetupTrigger::InitOnly),
@@ -408,7 +418,8 @@ fn setup(args: &Args) -> Option<SetupTrigger> {
     flags.into_iter().find(|(name, _)| args.has(name)).map(|(_, setup)| setup)
 }
 
-/// Returns the id that the host chose. It becomes part of a path, so only a UUID is accepted.
+/// Returns the id that the host chose, or `None` if it chose none. It becomes part of a path, so anything but a UUID is
+/// an error.
 fn session_id(args: &Args) -> Result<Option<String>, StartError> {
     let Some(id) = args.value("session-id") else { return Ok(None) };
     if is_session_id(id) {
@@ -418,7 +429,7 @@ fn session_id(args: &Args) -> Result<Option<String>, StartError> {
     }
 }
 
-/// Splits a comma-separated list; empty parts are dropped.
+/// Splits a comma-separated list; empty parts are dropped, and `None` is an empty list.
 fn list(value: Option<&str>) -> Vec<String> {
     let parts = value.unwrap_or("").split(',').map(str::trim);
     parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()

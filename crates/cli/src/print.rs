@@ -17,8 +17,8 @@ pub fn line(text: impl Display) {
     }
 }
 
-/// Prints a line for people on stderr. Characters that a terminal would act on are escaped, because the text may
-/// quote files of an untrusted folder.
+/// Prints a text for people on stderr. Characters that a terminal would act on are escaped, except for line breaks,
+/// because the text may quote files of an untrusted folder.
 pub fn note(text: impl Display) {
     let text = text.to_string();
     let lines: Vec<String> = text.split('\n').map(printable).collect();

@@ -10,13 +10,14 @@
 use lathe_exec::ChildLimits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises and lowers the limits of this process. Returns the limits that children must get back. A limit that
-/// cannot be changed stays as it was.
+/// Raises the limit of open files and forbids core files for this process. Returns the limits that children must get
+/// back. Must be called before any child or thread exists. A limit that cannot be changed stays as it was.
 pub fn set() -> ChildLimits {
     ChildLimits { open_files: raise_open_files(), core_bytes: forbid_core_files() }
 }
 
-/// Raises the soft limit of open files to the hard one. Returns the old soft limit for children.
+/// Raises the soft limit of open files to the hard one. Returns the old soft limit for children; `None` if nothing was
+/// changed.
 fn raise_open_files() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let is_set =

@@ -73,7 +73,8 @@ impl Progress {
         }
     }
 
-    /// Shows a call or a result as a line, and what the run does next as the spinner.
+    /// Shows a call or a result as a line, and what the run does next as the spinner. Text shows only as the spinner,
+    /// other blocks not at all.
     fn block(&mut self, block: &ContentBlock) {
         match block.view() {
             BlockView::Text(text) if !text.trim().is_empty() => self.spin("thinking"),
@@ -98,8 +99,8 @@ impl Progress {
         eprintln!("{text}");
     }
 
-    /// Draws the spinner over the last one. Checks for a terminal again, because the demo is shown in files too, where
-    /// the control characters would stay.
+    /// Draws the spinner over the last one; nothing if stderr is not a terminal. It checks that again, because the demo
+    /// is shown in files too, where the control characters would stay.
     fn spin(&mut self, doing: &str) {
         if !std::io::stderr().is_terminal() {
             return;
@@ -110,7 +111,8 @@ impl Progress {
     }
 }
 
-/// Returns the most informative part of an input.
+/// Returns the most informative part of a call's input: the first line of the first known member that is a string, cut
+/// to 100 characters; empty if there is none.
 fn summary(input: &Value) -> String {
     let keys = ["command", "file_path", "pattern", "path", "url", "query", "description"];
     let value = keys.iter().find_map(|key| input[*key].as_str());

@@ -87,7 +87,8 @@ impl From<LaunchError> for StartError {
     }
 }
 
-/// Returns the text for an id that is taken. Programs match it, and two errors lead to it, so it is written once.
+/// Returns the text for a session id that is taken. Programs match it, and two errors lead to it, so it is written
+/// once.
 fn in_use(id: &str) -> String {
     format!("Error: Session ID {id} is already in use.")
 }
@@ -118,7 +119,8 @@ pub fn warnings_to_stderr() -> WarningSink {
     Arc::new(|warning| print::note(warning_text(&warning)))
 }
 
-/// Returns the line for stderr. The variants are listed in full, so that a new one must choose its form.
+/// Returns the line for stderr that shows a warning. The variants are listed in full, so that a new one must choose its
+/// form.
 fn warning_text(warning: &LaunchWarning) -> String {
     match warning {
         // `launch` already writes these as whole sentences.

@@ -61,7 +61,7 @@ pub fn run(plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
 }
 
 /// Completes the prompt, prepares the session and supervises it. Returns the exit code after everything is written; old
-/// sessions are deleted only then.
+/// sessions are deleted only then, and only if the session came to its own end.
 async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     if plan.input == InputFormat::Text
         && plan.session.setup != Some(SetupTrigger::InitOnly)
@@ -121,7 +121,8 @@ async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     exit_code(end)
 }
 
-/// Reports why the session cannot start, to people on stderr and to programs on stdout.
+/// Reports why the session cannot start: to people on stderr and, for a failure that names a session, to programs on
+/// stdout in their format. Then reads the first lines of a streaming host.
 fn refuse(error: &StartError, output: OutputFormat, input: InputFormat) {
     print::note(&error.message);
     if let Some(session) = &error.session {
@@ -137,7 +138,9 @@ fn refuse(error: &StartError, output: OutputFormat, input: InputFormat) {
     }
 }
 
-/// Runs the session, the writer and the reader concurrently until one of them, or a signal, ends the run.
+/// Runs the session, the writer and the reader of input concurrently until the session has ended and all is written, or
+/// until a failure or a signal ends the run. In the latter case the session is stopped and has [`STOP_GRACE`] to end,
+/// unless a second signal comes. The end of the input ends nothing here.
 async fn supervise(
     session: impl Future<Output = SessionEnd>,
     writer: impl Future<Output = std::io::Result<Written>>,
@@ -192,7 +195,8 @@ struct OutsideSignals {
 }
 
 impl OutsideSignals {
-    /// Begins to listen for the signals that end a run. Must be called inside the runtime.
+    /// Begins to listen for the signals that end a run; one that cannot be listened for keeps its usual effect. Must be
+    /// called inside the runtime.
     fn listen() -> Self {
         let listen = |kind| signal(kind).ok();
         Self {
@@ -203,8 +207,8 @@ impl OutsideSignals {
         }
     }
 
-    /// Waits for a signal that ends the run at once, and returns its exit code. Ctrl-C does not: it lets the turn end
-    /// with its result.
+    /// Waits for a signal that ends the run at once (terminate or hang-up), and returns its exit code. Ctrl-C does not:
+    /// it tells the session to finish early, so that the turn ends with its result.
     async fn ended(&mut self, session: &SessionSignals) -> u8 {
         loop {
             tokio::select! {
@@ -215,7 +219,7 @@ impl OutsideSignals {
         }
     }
 
-    /// Waits for a second signal of that kind.
+    /// Waits for another terminate or hang-up signal, after [`Self::ended`] has returned.
     async fn again(&mut self) {
         tokio::select! {
             () = next(&mut self.terminate) => {}
@@ -224,7 +228,7 @@ impl OutsideSignals {
     }
 }
 
-/// Waits for the next signal; for ever without a listener.
+/// Waits for the next signal of this listener. Never returns without a listener.
 async fn next(listener: &mut Option<Signal>) {
     if let Some(listener) = listener
         && listener.recv().await.is_some()
@@ -252,7 +256,8 @@ fn exit_code(end: RunEnd) -> ExitCode {
     }
 }
 
-/// Combines the prompt of a text run from the command line and standard input.
+/// Combines the prompt of a text run from the command line and standard input, and puts it into the plan. `None` there
+/// means no prompt, which only a resumed session may have; otherwise that is an error with its message.
 async fn complete_prompt(plan: &mut RunPlan) -> Result<(), String> {
     let piped = read_text(plan.prompt.is_some())
         .await
@@ -277,7 +282,7 @@ async fn complete_prompt(plan: &mut RunPlan) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the result line of a run whose session cannot be resumed.
+/// Returns the result line of a run whose session cannot be resumed, as JSON without a line break.
 fn refused_result(message: &str, session: &str) -> String {
     let result = ResultMessage {
         subtype: "error_during_execution".to_owned(),
@@ -292,7 +297,8 @@ fn refused_result(message: &str, session: &str) -> String {
     serde_json::to_string(&Outbound::from(result)).unwrap_or_default()
 }
 
-/// Returns the result line of a run that could not start, for hosts that ask for one.
+/// Returns the result line of a run that could not start, for hosts that ask for one; `reason` is its
+/// `startup_failure_reason`. It names a fresh session id, because there is no session.
 pub fn startup_failure(message: &str, reason: &str) -> String {
     let result = ResultMessage {
         subtype: "error_during_execution".to_owned(),

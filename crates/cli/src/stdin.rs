@@ -36,13 +36,14 @@ pub struct FatalInput {
 }
 
 impl FatalInput {
-    /// Creates an error without a reason for programs.
+    /// Creates an error that gives programs no reason.
     fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), reason: None }
     }
 }
 
-/// Returns the text on standard input that belongs to the prompt; empty from a terminal, or if nothing comes.
+/// Reads the text on standard input, to its end, that belongs to the prompt. Empty from a terminal, or if there is a
+/// prompt on the command line already (`has_prompt`) and nothing comes. Bytes that are not UTF-8 are replaced.
 pub async fn read_text(has_prompt: bool) -> io::Result<String> {
     if rustix::termios::isatty(rustix::stdio::stdin()) {
         return Ok(String::new());
@@ -61,8 +62,8 @@ pub async fn read_text(has_prompt: bool) -> io::Result<String> {
     }
 }
 
-/// Returns whether to wait for standard input in addition to a prompt. A command in a pipeline is waited for however
-/// long it takes; a parent that merely left a pipe open is not.
+/// Returns whether to read standard input in addition to a prompt on the command line. A command in a pipeline is
+/// waited for however long it takes; a parent that left a pipe open has [`PARENT_GRACE`] to write.
 async fn will_speak(input: &Stream) -> bool {
     if input.is_readable_now() || pipe::has_writer_besides_parent() {
         return true;
@@ -71,8 +72,9 @@ async fn will_speak(input: &Stream) -> bool {
     tokio::time::timeout(PARENT_GRACE, input.read(&mut nothing)).await.is_ok()
 }
 
-/// Reads and discards the first lines of the host. A run that cannot start ends so early that the host would write to a
-/// closed pipe, and some hosts crash on that.
+/// Reads and discards the first lines of the host, until it pauses. A run that cannot start ends so early that the host
+/// would write to a closed pipe, and some hosts crash on that. Blocks the thread for a bounded time, so it is only for
+/// a run that ends.
 pub fn swallow_first_lines() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let stdin = rustix::stdio::stdin();
@@ -93,13 +95,14 @@ pub fn swallow_first_lines() {
     }
 }
 
-/// Converts a text prompt into the line that a host would write.
+/// Converts a text prompt into the line that a host would write; it has no id.
 pub fn prompt_line(text: String) -> Inbound {
     Inbound::User(InboundUser { message: UserTurn::new(text), ..InboundUser::default() })
 }
 
-/// Reads protocol lines from standard input and sends them to the session, until the input ends. The error is a
-/// line that ends the run. Waits while the session's queue is full.
+/// Reads protocol lines from standard input and sends them to the session, until the input ends; then `lines` is
+/// dropped, which tells the session so. Waits while the session's queue is full. The error is a line that ends the run,
+/// or a failure to read.
 pub async fn read_lines(lines: mpsc::Sender<Inbound>, first: FirstLine) -> Result<(), FatalInput> {
     let mut lines = Lines { to: lines, first };
     let input =
@@ -146,8 +149,9 @@ struct Lines {
 }
 
 impl Lines {
-    /// Parses one line and sends it to the session. A line that cannot be parsed ends the run with a message; lines
-    /// that can be replied to or ignored are left to the session.
+    /// Parses one line and sends it to the session; a blank one is skipped. A line that cannot be parsed, a wrong first
+    /// line or an unusable prompt ends the run with a message; lines that can be replied to or ignored are left to the
+    /// session.
     async fn take(&mut self, bytes: &[u8]) -> Result<(), FatalInput> {
         let text = String::from_utf8_lossy(bytes);
         if text.trim().is_empty() {
@@ -185,7 +189,7 @@ impl Lines {
     }
 }
 
-/// Returns the error for a line that is not a JSON object.
+/// Returns the error for a line that is not a JSON object, with the length of the line instead of its content.
 fn unreadable(text: &str, error: &LineError) -> FatalInput {
     let count = text.chars().count();
     let why = match error {
@@ -198,7 +202,8 @@ fn unreadable(text: &str, error: &LineError) -> FatalInput {
     FatalInput::new(format!("Error parsing streaming input line (type=unknown, {count} chars): {why}"))
 }
 
-/// Rejects a prompt that cannot be run: ignoring it would leave the host waiting for a result forever.
+/// Refuses a prompt that cannot be run: a user message with another role or form. Ignoring it would leave the host
+/// waiting for a result forever. Every other line passes.
 fn check_prompt(line: &Inbound) -> Result<(), FatalInput> {
     let role = match line {
         Inbound::User(user) if user.message.role == "user" => return Ok(()),

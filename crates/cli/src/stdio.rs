@@ -28,12 +28,12 @@ enum Waiting {
 }
 
 impl Stream {
-    /// Opens standard input.
+    /// Opens standard input. Must be called inside the runtime.
     pub fn stdin() -> io::Result<Self> {
         Self::new(rustix::stdio::stdin(), Interest::READABLE)
     }
 
-    /// Opens standard output.
+    /// Opens standard output. Must be called inside the runtime.
     pub fn stdout() -> io::Result<Self> {
         Self::new(rustix::stdio::stdout(), Interest::WRITABLE)
     }
@@ -52,7 +52,8 @@ impl Stream {
         Ok(Self { fd })
     }
 
-    /// Waits for the first byte and reads what is available; 0 means the end.
+    /// Waits until there is something to read and reads what is available, up to the length of `buffer`; 0 means the
+    /// end. With an empty buffer it only waits.
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.ready(Interest::READABLE, PollFlags::IN).await?;
         Ok(rustix::io::retry_on_intr(|| rustix::io::read(self.fd.as_fd(), &mut *buffer))?)
@@ -63,7 +64,8 @@ impl Stream {
         is_ready(self.fd.as_fd(), PollFlags::IN)
     }
 
-    /// Writes all bytes, waiting for a slow reader without blocking the thread.
+    /// Writes all bytes, waiting for a slow reader without blocking the thread. If the future is dropped, a part may
+    /// have been written.
     pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             self.ready(Interest::WRITABLE, PollFlags::OUT).await?;
@@ -77,7 +79,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits until the reader has closed the other end. Never returns for a file.
+    /// Waits until the reader has closed the other end. Never returns for a file, whose reader cannot be known.
     pub async fn reader_gone(&self) {
         let Waiting::Polled(fd) = &self.fd else { return std::future::pending().await };
         // Without flags, `poll` reports only errors and a closed other end.
@@ -90,8 +92,8 @@ impl Stream {
         }
     }
 
-    /// Waits until the descriptor is ready. Asks `poll` before it waits and again before it clears the readiness: the
-    /// event loop reports only changes, and the descriptor may be ready from before.
+    /// Waits until the descriptor is ready; a file always is. Asks `poll` before it waits and again before it clears
+    /// the readiness, because the event loop reports only changes and the descriptor may be ready from before.
     async fn ready(&self, interest: Interest, flags: PollFlags) -> io::Result<()> {
         let Waiting::Polled(fd) = &self.fd else { return Ok(()) };
         while !is_ready(fd.get_ref().as_fd(), flags) {

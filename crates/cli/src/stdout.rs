@@ -23,8 +23,9 @@ pub enum Written {
     ReaderGone,
 }
 
-/// Writes frames until the session drops its end, or until the reader of stdout is gone. Frames that are ready are
-/// written together.
+/// Writes frames in this format until the session drops its end, or until the reader of stdout is gone, and shows them
+/// as progress. Frames that are ready are written together. The formats that show only the result are completed at the
+/// end.
 pub async fn write_frames(
     format: OutputFormat,
     mut frames: mpsc::Receiver<Outbound>,
@@ -60,7 +61,8 @@ pub async fn write_frames(
     }
 }
 
-/// Turns a broken pipe into a regular end: a host that closes its end is not a failure of the run.
+/// Turns a broken pipe into [`Written::ReaderGone`], because a host that closes its end is not a failure of the run.
+/// Any other error stays one.
 fn gone(error: io::Error) -> io::Result<Written> {
     if error.kind() == io::ErrorKind::BrokenPipe { Ok(Written::ReaderGone) } else { Err(error) }
 }
@@ -98,8 +100,8 @@ impl Page {
         }
     }
 
-    /// Adds a frame in the formats that show only the result: keeps a result, and prints what a person should know
-    /// besides on stderr.
+    /// Adds a frame in the formats that show only the result: a result is kept (`json`) or added as text (`text`), and
+    /// a warning for people is printed on stderr. Every other frame is ignored.
     fn result_only(&mut self, frame: &Outbound) {
         if let Outbound::System(SystemMessage::Informational(note)) = frame
             && note.level == "warning"
@@ -150,7 +152,7 @@ impl Page {
     }
 }
 
-/// Returns what `--output-format text` prints for a result.
+/// Returns what `--output-format text` prints for a result: its text, or else its errors with a prefix by `subtype`.
 fn text_of(result: &ResultMessage) -> String {
     if let Some(text) = &result.result {
         return format!("{text}\n");

@@ -9,7 +9,8 @@ use lathe_models::credentials::{Candidate, Found, Search};
 
 use crate::print;
 
-/// Runs `auth status`: lists the credentials and marks the one that is used. The exit code is 1 if none is usable.
+/// Runs `auth status`: lists the credentials of environment and files, and marks the one that is used. `apiKeyHelper`
+/// of settings is not looked at. The exit code is 1 if none is usable.
 pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["status"] | [] => {}
@@ -29,7 +30,8 @@ pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Describes one candidate for the list. Key and token are formatted by their own types, which never show them whole.
+/// Describes one candidate for the list, and whether an earlier one (`chosen`) counts in its place. Key and token are
+/// formatted by their own types, which never show them whole.
 fn describe(candidate: &Candidate, chosen: Option<&Candidate>) -> String {
     let passed_over = if Some(candidate) == chosen { "" } else { " (passed over: an earlier one counts)" };
     match &candidate.found {

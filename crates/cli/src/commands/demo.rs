@@ -17,7 +17,8 @@ use crate::progress::Progress;
 use crate::session;
 use crate::stdin::prompt_line;
 
-/// Runs `demo`: shows a session on the embedded script, in a temporary folder and without a key.
+/// Runs `demo`: shows a session on the embedded script, in a temporary folder that is removed afterwards, and without a
+/// key. The exit code is 1 if the result is an error.
 pub async fn run(words: &[String], env: LaunchEnvironment) -> anyhow::Result<ExitCode> {
     if !words.is_empty() {
         bail!("the demo takes no arguments\nhint: lathe demo");
@@ -48,8 +49,8 @@ fn demo_plan(env: &LaunchEnvironment) -> anyhow::Result<RunPlan> {
     Ok(plan)
 }
 
-/// Runs the session with the one prompt and shows its frames as progress; returns its last result. Session and reader
-/// run together, because the queue of frames is bounded.
+/// Runs the session with the one prompt and shows its frames as progress; returns its last result, or an error if there
+/// is none. Session and reader must run together, because the queue of frames is bounded.
 async fn run_session(plan: &RunPlan, env: LaunchEnvironment) -> anyhow::Result<Box<ResultMessage>> {
     let prepared = session::prepare(&plan.session, env).map_err(|error| anyhow::anyhow!(error.message))?;
     let (frames, mut frames_out) = mpsc::channel(64);

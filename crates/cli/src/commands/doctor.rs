@@ -19,8 +19,8 @@ use crate::args::Args;
 use crate::refusal::StartError;
 use crate::{plan, print};
 
-/// Runs `doctor`: checks settings, shell, sessions, credential and model, and prints a line for each. The exit code
-/// is 1 if one fails.
+/// Runs `doctor`: checks settings, shell, sessions, credential and model, and prints a line for each. The exit code is
+/// 1 if one fails; warnings do not count.
 pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     if !words.is_empty() {
         bail!("doctor takes no arguments\nhint: lathe doctor");
@@ -72,7 +72,8 @@ impl Report {
         self.worst = self.worst.max(status);
     }
 
-    /// Checks the files that people write: settings, memory files, styles, hooks.
+    /// Reports on the files that people write (settings, memory files, styles, hooks) and on the sandbox that settings
+    /// may ask for.
     fn files(&mut self, stack: &SettingsStack, env: &LaunchEnvironment) {
         let memory = settings::memory_of(env, stack, ReadCheck::default());
         for check in checks(stack, &memory, &Styles::load(&stack.style_request())) {
@@ -101,7 +102,7 @@ impl Report {
         self.say("hooks", CheckStatus::Ok, &format!("{count} handlers of settings files{what}"), None);
     }
 
-    /// Reports what the machine could enforce, and that Lathe enforces nothing yet.
+    /// Reports what the machine offers for a sandbox, and that Lathe has none yet. A failure if settings ask for one.
     fn sandbox(&mut self, stack: &SettingsStack, env: &LaunchEnvironment) {
         let lsm = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
         let namespaces = std::fs::read_to_string("/proc/sys/user/max_user_namespaces");
@@ -142,7 +143,8 @@ impl Report {
         }
     }
 
-    /// Checks whether sessions can be saved.
+    /// Checks whether sessions can be saved: a folder for them is known, and its nearest existing parent can be
+    /// written. Creates nothing; a problem is only a warning, because runs go on without it.
     fn sessions(&mut self, env: &LaunchEnvironment) {
         let Some(config) = env.config_dir() else {
             let hint = "set HOME or CLAUDE_CONFIG_DIR, or use --no-session-persistence";
@@ -169,7 +171,7 @@ impl Report {
     }
 
     /// Checks the credential that a run would use, and then the address of the model by listing its models. This is the
-    /// only check that uses the network; without a credential it sends nothing.
+    /// only check that uses the network, and it may run the command of `helper`; without a credential it sends nothing.
     async fn credential_and_model(&mut self, env: &LaunchEnvironment, helper: client::KeyHelper) {
         let found = client::credentials(env, helper.command.clone(), Search::FirstUsable);
         let Some(candidate) = found.chosen() else {
@@ -203,7 +205,7 @@ impl Report {
     }
 }
 
-/// Returns the advice for an error of the model.
+/// Returns the advice for an error of the model; `origin` says where the refused credential came from.
 fn what_to_do(kind: ErrorKind, origin: &str) -> String {
     match kind {
         ErrorKind::Authentication => format!("the API refuses the credential ({origin}): replace it"),
@@ -226,7 +228,7 @@ fn what_to_do(kind: ErrorKind, origin: &str) -> String {
     }
 }
 
-/// Returns the path of a program on the search path.
+/// Returns the path of the program `name` on the search path; `None` if no folder has a file with this name.
 fn in_path(name: &str, env: &LaunchEnvironment) -> Option<PathBuf> {
     let path = env.get("PATH").unwrap_or("");
     path.split(':').map(|folder| Path::new(folder).join(name)).find(|program| program.is_file())

@@ -16,7 +16,7 @@ usage: lathe model serve FILE [--port N] [--log FILE] [--lax]
 FILE is a script, or script:echo / script:demo; port 0 takes a free one (the default).
 --lax answers also what the Messages API would refuse.";
 
-/// Runs `model serve` or `model record`, until a signal ends it.
+/// Runs `model serve` or `model record` until a signal ends it; with `--help` it prints the usage instead.
 pub async fn run(words: &[String]) -> anyhow::Result<ExitCode> {
     match words.first().map(String::as_str) {
         Some("serve") => run_server(Options::read(&words[1..])?).await,
@@ -41,7 +41,7 @@ struct Options {
 
 impl Options {
     /// Reads the words after `serve` or `record`. Both commands share the options; each one checks for those that it
-    /// needs.
+    /// needs. An unknown option, a missing value or a second file is an error.
     fn read(words: &[String]) -> anyhow::Result<Self> {
         let mut options = Self::default();
         let mut words = words.iter();
@@ -78,7 +78,7 @@ impl Options {
 }
 
 /// Serves a script until a signal. The first line on stdout is the address, so that a program that chose port 0 can
-/// read it.
+/// read it. A name with `script:` that is not built in is taken for a path.
 async fn run_server(options: Options) -> anyhow::Result<ExitCode> {
     let name = options.file.as_deref().with_context(|| format!("a script is missing\n{USAGE}"))?;
     let script = match name.strip_prefix("script:").and_then(builtin::script) {
@@ -100,8 +100,8 @@ async fn run_server(options: Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Forwards requests to `--upstream` and records the responses until a signal. The exit code is 1 if the recorder
-/// reports a problem.
+/// Forwards requests to `--upstream` and records the responses until a signal. The first line on stdout is the address.
+/// The exit code is 1 if the recorder reports a problem.
 async fn run_recorder(options: Options) -> anyhow::Result<ExitCode> {
     let out = options.file.as_deref().with_context(|| format!("OUT is missing\n{USAGE}"))?;
     let upstream = options.upstream.clone().with_context(|| format!("--upstream is missing\n{USAGE}"))?;
@@ -116,7 +116,7 @@ async fn run_recorder(options: Options) -> anyhow::Result<ExitCode> {
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Waits for Ctrl-C or the terminate signal.
+/// Waits for Ctrl-C or the terminate signal. Returns at once if the signals cannot be listened for.
 async fn until_interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) =

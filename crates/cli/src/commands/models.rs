@@ -11,7 +11,8 @@ use lathe_models::credentials::{Found, Search};
 use crate::print;
 use crate::refusal::StartError;
 
-/// Runs `models`: prints the models that the credential may use, or the known ones if the API cannot be asked.
+/// Runs `models`: prints the models that the credential may use, or the built-in list if the API cannot be asked, which
+/// is a success too. Without `--json` a line on stderr says which of the two it is.
 pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let json = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => false,
@@ -31,7 +32,8 @@ pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the models and a text that says where the list comes from.
+/// Returns the models and a text that says where the list comes from. Without a credential, or if the API cannot be
+/// asked, that is the built-in list; a command that prints a key is not run for it.
 async fn list(env: &LaunchEnvironment) -> (Vec<ModelInfo>, String) {
     let found = client::credentials(env, None, Search::FirstUsable);
     let credential = match found.chosen().map(|candidate| &candidate.found) {

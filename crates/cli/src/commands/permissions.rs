@@ -29,7 +29,8 @@ the pattern of Glob.
 /// The number of decisions that are timed.
 const TIMED: usize = 501;
 
-/// Runs `permissions explain`: prints what would happen to a call, and why. Runs nothing and asks no question.
+/// Runs `permissions explain`: prints what would happen to a call, and why. Runs nothing and asks no question. A tool
+/// that does not exist is explained by its name alone, with a note.
 pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let [explain, rest @ ..] = words else { bail!("a command is missing\n{USAGE}") };
     if explain != "explain" {
@@ -69,8 +70,8 @@ fn known_tools() -> ToolSet {
     ToolSet::new(builtin_tools())
 }
 
-/// Decides the question [`TIMED`] times and returns the median time. The median, because a few runs are slow for
-/// reasons of the machine.
+/// Describes and decides the call [`TIMED`] times and returns the median time in microseconds. The median, because a
+/// few runs are slow for reasons of the machine.
 fn median_micros(rules: &PermissionEngine, question: &PermissionQuestion<'_>) -> f64 {
     let mut times: Vec<Duration> = (0..TIMED)
         .map(|_| {
@@ -96,7 +97,7 @@ struct Asked {
 }
 
 /// Splits the words into TOOL, INPUT and the flags of a run that stand for the options. An unknown word with dashes
-/// right after TOOL is the INPUT, because a command may begin with dashes.
+/// right after TOOL is the INPUT, because a command may begin with dashes; anywhere else it is an error.
 fn read(words: &[String]) -> anyhow::Result<Asked> {
     let mut flags = Vec::new();
     let mut rest = Vec::new();

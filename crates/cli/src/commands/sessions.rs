@@ -33,7 +33,8 @@ show    the conversation, to read, and the background tasks
 verify  whether the file is whole and what a resume would make of it; exit code 1 if anything is wrong
 export  the conversation as JSON lines, or as Markdown";
 
-/// Runs `sessions`: lists, shows, exports or verifies sessions. Changes none of them.
+/// Runs `sessions`: lists, shows, exports or verifies sessions, and changes none of them. Without a word it lists those
+/// of the folder.
 pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let (flags, names): (Vec<&str>, Vec<&str>) =
         words.iter().map(String::as_str).partition(|word| word.starts_with("--"));
@@ -81,8 +82,8 @@ impl Place {
         Ok(Self { sessions: Sessions::new(&config_dir), config_dir, cwd })
     }
 
-    /// Prints one line per session. An empty list prints only a note on stderr and is a success, so that stdout stays
-    /// parsable.
+    /// Prints one line per session, of the folder or of `all`. An empty list prints only a note on stderr and is a
+    /// success, so that stdout stays parsable.
     fn list(&self, all: bool, json: bool) -> anyhow::Result<ExitCode> {
         let here: &[&Path] = &[&self.cwd];
         let scope = if all { SessionScope::Everywhere } else { SessionScope::Projects(here) };
@@ -101,7 +102,8 @@ impl Place {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Finds the file of a session by path, id, title, or the beginning of an id.
+    /// Finds the file of a session by path, id, title, or the beginning of an id, in this order. The beginning needs
+    /// four characters and must fit one session only; a name that finds nothing is an error.
     fn find(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = Path::new(name);
         if path.extension().is_some_and(|extension| extension == "jsonl") && path.is_file() {
@@ -127,7 +129,8 @@ impl Place {
     }
 }
 
-/// Formats one line of the list.
+/// Formats one session for the list; its folder is shown with `all`. Control characters of the file are replaced,
+/// because they must not steer the terminal.
 fn row(session: &SessionInfo, all: bool) -> String {
     let when = iso_time(session.last_modified);
     let when = when.get(..16).unwrap_or(&when).replace('T', " ");
@@ -141,7 +144,7 @@ fn row(session: &SessionInfo, all: bool) -> String {
     format!("{}  {when}  {:>8}{folder}{tag}  {summary}", session.session_id, size(session.file_size))
 }
 
-/// Replaces the control characters of a text by spaces: text from a file must not steer the terminal.
+/// Replaces the control characters of a text by spaces, because text from a file must not steer the terminal.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
@@ -189,7 +192,8 @@ fn check(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
     Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Describes the result of a check in sentences: the numbers, each fault with its meaning, and the verdict.
+/// Describes the result of a check in sentences: the numbers, each fault that was found with its meaning, and the
+/// verdict.
 fn findings(report: &Report) -> Vec<String> {
     let mut lines = vec![format!(
         "{} records, {} of them links of the conversation; a resume gives the model {} messages",

@@ -75,14 +75,15 @@ enum Format {
     Json,
 }
 
-/// Returns the folder that was named, or the working directory.
+/// Returns the folder that was named, resolved against the working directory, or else the working directory. It is not
+/// checked whether the folder exists.
 fn named(names: &[&str], env: &LaunchEnvironment) -> anyhow::Result<PathBuf> {
     let cwd = env.cwd.clone().context("the working directory is gone")?;
     Ok(names.first().map_or(cwd.clone(), |name| cwd.join(name)))
 }
 
-/// Returns what the folder contains that needs trust. Ignores `LATHE_TRUST_WORKSPACE`, because the question here is
-/// what a person has seen.
+/// Returns what the folder contains that needs trust; an error if the folder or its settings cannot be read. Ignores
+/// `LATHE_TRUST_WORKSPACE`, because the question here is what a person has seen.
 fn review(folder: &Path, env: &LaunchEnvironment) -> anyhow::Result<FolderReview> {
     let folder = folder.canonicalize().with_context(|| format!("failed to open {}", folder.display()))?;
     if !folder.is_dir() {
@@ -98,8 +99,9 @@ fn review(folder: &Path, env: &LaunchEnvironment) -> anyhow::Result<FolderReview
     Ok(stack.review())
 }
 
-/// Shows the review of a folder and, if it holds anything new, asks and remembers. What is remembered is the review
-/// that was shown: the folder must not be read again after the answer.
+/// Shows the review of a folder and, if it holds anything new, asks (unless `yes`) and remembers. As JSON it never
+/// asks. The exit code is 1 if something new was not trusted. What is remembered is the review that was shown: the
+/// folder must not be read again after the answer.
 async fn show_and_ask(
     store: &TrustStore,
     folder: &Path,
@@ -140,13 +142,15 @@ async fn show_and_ask(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stores the items that were shown, in place of those that were stored for the folder.
+/// Stores the items that were shown, in place of those that were stored for the folder. Waits while another process
+/// writes the store.
 async fn remember(store: &TrustStore, review: &FolderReview) -> anyhow::Result<()> {
     let items: Vec<&ContentItem> = review.items.iter().map(|reviewed| &reviewed.item).collect();
     patiently(|| store.trust(&review.folder, &items)).await
 }
 
-/// Tries again, for a bounded time, while another process writes the same file.
+/// Calls `attempt`, and again for up to [`LOCK_WAIT`] while another process writes the same file. Any other error is
+/// returned at once.
 async fn patiently<T>(mut attempt: impl FnMut() -> Result<T, SettingsError>) -> anyhow::Result<T> {
     let started = Instant::now();
     loop {
@@ -172,8 +176,8 @@ fn agrees() -> anyhow::Result<bool> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Prints the items by kind, and at the end why nothing is asked, if that is so. Expects the items of one kind side by
-/// side.
+/// Prints the items by kind, and at the end why nothing is asked, if that is so. The items of one kind must stand side
+/// by side.
 fn print_review(review: &FolderReview) {
     let folder = printable(&review.folder.to_string_lossy());
     if review.items.is_empty() {
@@ -246,8 +250,8 @@ fn json_of(review: &FolderReview, remembered: bool) -> Value {
     json!({"folder": review.folder, "trusted_by": basis, "items": items, "remembered": remembered})
 }
 
-/// Prints the folders that were trusted with this command; those that a state file trusts are not in the store and not
-/// listed.
+/// Prints the folders that were trusted with this command, with the number of their items. Those that a state file
+/// trusts are not in the store and not listed.
 fn list(store: &TrustStore, format: Format) -> anyhow::Result<ExitCode> {
     let folders = store.folders().map_err(|problem| anyhow::anyhow!("{problem}"))?;
     if format == Format::Json {
@@ -265,7 +269,8 @@ fn list(store: &TrustStore, format: Format) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Forgets a folder. Says so if a state file still trusts it, because then its content keeps its effect.
+/// Forgets a folder; the exit code is 1 if it was not remembered. Says so if a state file still trusts it, because then
+/// its content keeps its effect.
 async fn remove(store: &TrustStore, folder: &Path, env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let was_there = patiently(|| store.forget(folder)).await?;
     let shown = printable(&folder.to_string_lossy());
