@@ -1,8 +1,8 @@
 //! The lines of a monitor as events: those that come together are one notice for the model.
 //!
-//! One event of a monitor waits at most. While it does, because a turn is busy, further lines wait with the command: of
-//! too many the newest, and the next event says how much was left out. So a slow model makes events larger, not more.
-//! Whatever prints faster than any watch needs is stopped.
+//! At most one event of a monitor waits for the model. While a turn is busy, further lines stay with the command; of too
+//! many only the newest are kept, and the next event says how much was left out. So a slow model makes events larger,
+//! not more. A command that prints faster than any monitor needs is stopped.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -109,8 +109,9 @@ impl SessionServices {
 /// The lines that a monitor has printed and that were not told yet.
 struct MonitorLines {
     job: CommandJob,
+    /// Up to where the output has been read.
     offset: u64,
-    /// A line that is not finished.
+    /// What was read of a line that is not finished.
     begun: Vec<u8>,
 }
 
@@ -183,12 +184,12 @@ impl MonitorLines {
     }
 }
 
-/// How much was printed in the last while.
+/// Measures how much a monitor has printed in the last [`FLOOD_TIME`].
 #[derive(Default)]
 struct FloodMeter {
-    /// When so many bytes had been printed, the oldest first.
+    /// The size of the output at each call within that time, the oldest first.
     marks: VecDeque<(Instant, u64)>,
-    /// How many had been printed when the while began.
+    /// The size of the output when that time began.
     before: u64,
 }
 

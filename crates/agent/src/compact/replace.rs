@@ -53,10 +53,10 @@ impl Turn<'_> {
         text
     }
 
-    /// Builds what the conversation will begin with, and checks that the conversation becomes smaller than `before`
-    /// tokens. If it does not, the restored files are left out, then the words around the summary; if even that does
-    /// not help, this is an error and nothing is replaced. A short summary that the user asked for is accepted in any
-    /// case.
+    /// Builds what the conversation will begin with, and checks that it makes the conversation smaller: after a
+    /// `/compact` than its messages, otherwise than the request of `before` tokens. If it does not, the restored files
+    /// are left out, then the words around the summary; if even that does not help, this is an error and nothing may be
+    /// replaced. A short summary that the user asked for is accepted in any case.
     pub(super) fn head(
         &self,
         summary: &str,

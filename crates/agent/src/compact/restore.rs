@@ -22,8 +22,8 @@ pub(super) struct RestoredContext {
 
 impl RestoredContext {
     /// Reads the files that the model read last, at most [`MAX_FILES`] within `max_tokens`, and puts them behind the
-    /// to-dos into one reminder. Files that the rules deny now or that cannot be read as text are left out. The text is
-    /// `None` if there is nothing to restore.
+    /// to-dos, which are not limited, into one reminder. Files that the rules deny now or that cannot be read as text
+    /// are left out. The text is `None` if there is nothing to restore.
     pub fn collect(agent: &AgentHandle, max_tokens: u64) -> Self {
         let mut restored = Self::default();
         let mut parts: Vec<String> = told(&agent.view().todos).into_iter().collect();
