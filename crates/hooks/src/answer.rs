@@ -42,8 +42,8 @@ impl Answer {
         answer
     }
 
-    /// Creates a result without a verdict for a hook that could not be started. It refuses on events where a hook that
-    /// could not be asked counts as a "no".
+    /// Creates a result without a verdict for a hook that could not be started for lack of resources. It refuses on
+    /// events where a hook that could not be asked counts as a "no", and on those that any failure blocks.
     pub fn not_asked(why: String, label: &str, facts: &Facts) -> Self {
         let refusal = unasked_refusal(label, &why, facts);
         let mut answer = Self::failed(ProblemKind::NotStarted(why), facts);
@@ -51,7 +51,8 @@ impl Answer {
         answer
     }
 
-    /// Reads the output of a hook as text: JSON if it starts with `{`, otherwise plain text.
+    /// Reads the output of a hook as text: JSON if it starts with `{`, otherwise plain text. JSON that is not valid
+    /// gives a problem and no verdict.
     pub fn said(text: &str, event: &HookEvent) -> Self {
         let text = text.trim();
         if !text.starts_with('{') {
@@ -65,7 +66,8 @@ impl Answer {
         }
     }
 
-    /// Reads the output of a hook that is JSON.
+    /// Reads the output of a hook that is JSON. An output that says `async` is empty, because its verdict would come
+    /// too late. The error says what does not fit.
     pub fn of_json(value: &Value, event: &HookEvent) -> Result<Self, String> {
         let output = HookOutput::parse(value, event).map_err(|error| error.to_string())?;
         // The work goes on in the background and its result comes too late for a verdict.
@@ -75,7 +77,8 @@ impl Answer {
         Ok(Self { output, ..Self::default() })
     }
 
-    /// Reads the output and the exit of a command.
+    /// Reads the output and the exit of a command. `stdout` is the part of the output that is read, because the first
+    /// line may be the marker of a background hook. Plain text of a hook that failed is dropped.
     pub fn of_command(printed: &Printed, stdout: &str, exit: Exit, label: &str, at: At<'_>) -> Self {
         let mut answer = Self::said(stdout, at.event);
         // The cut is the reason why it does not parse; a syntax error would mislead.
@@ -113,8 +116,8 @@ impl Answer {
         self.problems.push(ProblemKind::Killed(how));
     }
 
-    /// Turns a problem into a "no" on events that any failure blocks. Must be called after all problems are recorded; a
-    /// reason that is already there stays.
+    /// Turns a problem into a "no" on events that any failure blocks; does nothing on others. Must be called after all
+    /// problems are recorded; a reason that is already there stays.
     fn refuse_if_failed(&mut self, facts: &Facts) {
         if facts.blocking == Blocking::AnyFailure && !self.problems.is_empty() && self.refusal.is_none() {
             self.refusal = Some("a hook failed that this depends on".to_owned());
@@ -129,7 +132,7 @@ pub(crate) struct At<'a> {
     pub facts: &'a Facts,
 }
 
-/// Returns the reason of a "no" by exit code: `[command]: stderr`.
+/// Returns the reason of a "no" by exit code: `[command]: stderr`, or a standing text if stderr is blank.
 pub(crate) fn refusal(label: &str, stderr: &str) -> String {
     if stderr.trim().is_empty() {
         return format!("[{label}]: exit code 2 without a word on stderr");
@@ -137,7 +140,8 @@ pub(crate) fn refusal(label: &str, stderr: &str) -> String {
     format!("[{label}]: {stderr}")
 }
 
-/// Returns the reason of the "no" that a hook which could not be asked counts as; `None` on events where it does not.
+/// Returns the reason of the "no" that a hook which could not be asked counts as; `None` on events where it does not
+/// count as one.
 fn unasked_refusal(label: &str, why: &str, facts: &Facts) -> Option<String> {
     match facts.unasked {
         UnaskedHook::Refuses => {
@@ -147,7 +151,8 @@ fn unasked_refusal(label: &str, why: &str, facts: &Facts) -> Option<String> {
     }
 }
 
-/// Keeps an output that says "no". Of any other output, keeps only what ends the turn or is for the user.
+/// Removes consent from the output of a hook that was killed. An output that says "no" stays whole; of any other, only
+/// what ends the turn or is for the user stays.
 fn drop_consent(output: &mut HookOutput) {
     let specific = output.hook_specific_output.as_ref();
     let denies_call =

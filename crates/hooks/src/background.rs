@@ -79,7 +79,8 @@ impl Default for Background {
 }
 
 impl Background {
-    /// Runs a process in the background, or gives it back if no slot is free.
+    /// Runs a process in the background, or gives it back, still running, if no slot is free. The slot is free again
+    /// when the result is taken.
     pub fn adopt(self: &Arc<Self>, adopted: Adopted) -> Result<(), Box<Adopted>> {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return Err(Box::new(adopted));
@@ -95,8 +96,8 @@ impl Background {
         Ok(())
     }
 
-    /// Locks the list of finished hooks. Each entry holds its slot, so results that are not read limit how many hooks
-    /// can start.
+    /// Locks the list of finished hooks, also after a panic under the lock. Each entry holds its slot, so results that
+    /// are not taken limit how many hooks can start.
     fn done(&self) -> std::sync::MutexGuard<'_, Vec<(AsyncResult, OwnedSemaphorePermit)>> {
         // The list is only pushed to and taken as a whole, so a panic under the lock cannot leave it half changed.
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
@@ -107,7 +108,8 @@ impl Background {
         std::mem::take(&mut *self.done()).into_iter().map(|(result, _slot)| result).collect()
     }
 
-    /// Waits for results. Cancel-safe: results that are not returned stay in the list.
+    /// Waits until there are results, and takes all of them. Cancel-safe: results that are not returned stay in the
+    /// list.
     pub async fn next(&self) -> Vec<AsyncResult> {
         loop {
             let news = self.news.notified();
@@ -122,7 +124,7 @@ impl Background {
         }
     }
 
-    /// Returns the number of hooks that have not ended; results that wait to be read do not count.
+    /// Returns the number of hooks that have not ended; results that wait to be taken do not count.
     pub fn running(&self) -> usize {
         self.tasks.len()
     }
@@ -132,7 +134,7 @@ impl Background {
         self.cancel.cancel();
     }
 
-    /// Tells all hooks to end and waits until their processes are killed.
+    /// Tells all hooks to end and waits until their processes are killed. Their results are dropped.
     pub async fn shut_down(&self) {
         self.cancel.cancel();
         self.tasks.close();
@@ -141,7 +143,9 @@ impl Background {
 }
 
 impl Adopted {
-    /// Waits for the end of the process. Returns `None` if the session ended first.
+    /// Waits for the end of the process, and of its children as far as the timeout allows, and returns the result. A
+    /// process that exceeds the timeout is killed. `None` if the session ended first, because no later turn can read
+    /// the result.
     async fn follow(mut self, cancel: &CancellationToken) -> Option<AsyncResult> {
         let deadline = Instant::now() + self.timeout;
         let pause = loop {
@@ -171,7 +175,8 @@ impl Adopted {
         Some(self.result(answer, exit))
     }
 
-    /// Reads the output after the `{"async": true}` line, if there is one.
+    /// Reads the output behind the `{"async": true}` line, or all of it if there is no such line, and the exit. For a
+    /// hook that may wake the model, exit code 2 is not a problem.
     fn answer(&self, exit: Exit) -> Answer {
         let printed = self.process.printed();
         let stdout = printed.stdout.text();

@@ -13,8 +13,8 @@ use crate::handler::{Firing, with_deadline};
 use crate::registry::OnFailure;
 use crate::{CallbackCall, CallbackError, Consequence, ProblemKind};
 
-/// Sends the input to the host and reads the reply. Without a connection to a host it fails like a host that does not
-/// reply.
+/// Sends the input to the host and reads the reply. Without a connection it fails like a host that does not reply,
+/// except at SessionEnd, where a closed connection is expected. After a cancellation even a valid reply is no verdict.
 pub(crate) async fn run(
     id: &str,
     on_failure: OnFailure,

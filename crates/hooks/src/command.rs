@@ -24,7 +24,7 @@ use crate::{ProblemKind, RunContext};
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Returns the command as messages show it.
+/// Returns the command with its arguments, as messages show it.
 pub(crate) fn label(hook: &CommandHook) -> String {
     let mut label = hook.command.clone();
     for arg in hook.args.iter().flatten() {
@@ -34,8 +34,9 @@ pub(crate) fn label(hook: &CommandHook) -> String {
     label
 }
 
-/// Runs a command hook until it has ended or continues in the background, and returns its result. Waits for one of
-/// the places for hook processes first.
+/// Runs a command hook until it has ended or continues in the background, and returns its result. Waits for one of the
+/// places for hook processes first; a hook that gets none, or cannot be started for lack of resources, counts as not
+/// asked. A hook whose start a frame reports also gets a frame at its end.
 pub(crate) async fn run(
     hook: &CommandHook,
     speaker: &Speaker,
@@ -98,8 +99,8 @@ fn runs_in_background(hook: &CommandHook) -> bool {
     hook.async_rewake == Some(true) || hook.async_ == Some(true)
 }
 
-/// Waits for the result of a started command. The place is free again when this returns, or as soon as the command
-/// moves to the background.
+/// Waits for the result of a started command; it is killed at the timeout and when the run is cancelled. The place is
+/// free again when this returns, or as soon as the command moves to the background.
 async fn follow(
     hook: &CommandHook,
     mut process: Process,
@@ -139,8 +140,8 @@ async fn follow(
     }
 }
 
-/// Moves the process to the background; the event goes on at once. If no slot is free, the process is killed and the
-/// hook counts as failed.
+/// Moves the process to the background and returns an empty result, so that the event goes on at once. If no slot is
+/// free, the process is killed and the hook counts as failed.
 async fn move_to_background(
     process: Process,
     speaker: &Speaker,
@@ -167,7 +168,7 @@ async fn move_to_background(
 }
 
 /// Starts the command: directly if it has `args`, else in PowerShell or bash. Without bash it uses `/bin/sh`, unless
-/// the hook names its shell. The input is on stdin.
+/// the hook names its shell. The input is on stdin, with a line end behind it.
 fn start(
     hook: &CommandHook,
     source: &HookSource,
@@ -208,8 +209,9 @@ fn start(
     }
 }
 
-/// Returns the environment of a command hook: that of the session without the exporters of telemetry and without
-/// what hooks of this source must not get, and the variables that describe the event.
+/// Returns the environment of a command hook, each name once: the variables that describe the event, and those of the
+/// session except for exporters of telemetry and what hooks of this source must not get. `CLAUDE_ENV_FILE` is set only
+/// for the events that may write to it.
 fn environment(context: &RunContext<'_>, input: &HookInput, source: &HookSource) -> Vec<(String, String)> {
     let path = |path: &Path| path.to_string_lossy().into_owned();
     let mut added = vec![
@@ -252,8 +254,8 @@ fn is_telemetry_exporter(name: &str) -> bool {
         || matches!(name, "OTEL_METRICS_EXPORTER" | "OTEL_LOGS_EXPORTER" | "OTEL_TRACES_EXPORTER")
 }
 
-/// Replaces the placeholders for paths, such as that of the project, in the arguments of a hook that runs without a
-/// shell, because no shell expands them.
+/// Replaces the placeholders for the folders of the project and of the plugin, such as `${CLAUDE_PROJECT_DIR}`, in a
+/// part of a command that runs without a shell, because no shell expands them. A placeholder without a value stays.
 fn fill_in_paths(text: &str, env: &[(String, String)]) -> String {
     let mut text = text.to_owned();
     for name in ["CLAUDE_PROJECT_DIR", "CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA"] {

@@ -134,7 +134,8 @@ impl HookEngine {
         warnings
     }
 
-    /// Replaces the hooks of the host. Returns warnings about those that cannot run as written.
+    /// Replaces the hooks of the host; an empty map removes them. Returns warnings about those that cannot run as
+    /// written.
     #[must_use = "what is wrong with the hooks must be shown"]
     pub fn register_callbacks(&self, matchers: &CallbackMatchers) -> Vec<HookWarning> {
         let (hooks, warnings) = compile_callbacks(matchers);
@@ -143,20 +144,21 @@ impl HookEngine {
         warnings
     }
 
-    /// Returns whether any hook is registered for an event. If not, its input need not be built.
+    /// Returns whether any hook that may run is registered for an event. If not, its input need not be built.
     pub fn listens(&self, event: &HookEvent) -> bool {
         let state = self.state();
         state.registry.listens(event, state.options.enabled)
     }
 
-    /// Returns the names of the files that FileChanged hooks watch.
+    /// Returns the names of the files that FileChanged hooks watch, sorted, each once.
     pub fn watched_names(&self) -> Vec<String> {
         let state = self.state();
         state.registry.watched_names(state.options.enabled)
     }
 
-    /// Runs every hook that matches the event and returns their merged outcome. Hooks run in parallel, but are
-    /// merged in the order of their sources. Dropping the future kills the processes it started.
+    /// Runs every hook that matches the event and returns their merged outcome, which is empty if none matches. Hooks
+    /// run in parallel, but are merged in the order of their sources. Dropping the future kills the processes it
+    /// started, except for hooks that moved to the background.
     pub async fn run(&self, input: &HookInput, context: RunContext<'_>) -> Outcome {
         // A snapshot: hooks that are registered while these run count from the next event on, and no lock is held
         // meanwhile.
@@ -191,12 +193,14 @@ impl HookEngine {
         outcome
     }
 
-    /// Takes the results of background hooks since the last call, without waiting.
+    /// Takes the results of background hooks since the last call, without waiting; none if no hook has ended. Frees the
+    /// slots of these hooks.
     pub fn take_async_results(&self) -> Vec<AsyncResult> {
         self.background.take()
     }
 
-    /// Waits until a background hook has ended, then takes all results. Nothing is lost when the future is dropped.
+    /// Waits until a background hook has ended, then takes all results and frees their slots. Nothing is lost when the
+    /// future is dropped.
     pub async fn next_async_results(&self) -> Vec<AsyncResult> {
         self.background.next().await
     }

@@ -84,7 +84,8 @@ const JUDGED: Facts = Facts { judged_by_models: true, ..BLOCKS };
 const JUDGED_CONTEXT: Facts = Facts { takes_context: true, ..JUDGED };
 const PROMPT: Facts = Facts { plain_is_context: true, unasked: UnaskedHook::Refuses, ..JUDGED_CONTEXT };
 
-/// Returns what holds for an event: what its hooks may do, and what follows if one cannot be asked.
+/// Returns what holds for an event: what its hooks may do, which kinds of them run, and what follows if one cannot be
+/// asked.
 pub(crate) fn facts(event: &HookEvent) -> Facts {
     match event {
         HookEvent::PreToolUse => {
@@ -209,7 +210,8 @@ fn about(input: &HookInput) -> About<'_> {
     }
 }
 
-/// Returns the call, for the five events that are about one. The `if` of a handler is tested against it.
+/// Returns the call, for the five events of [`is_about_a_call`], and `None` for all others. The `if` of a handler is
+/// tested against it.
 pub(crate) fn tool_call(input: &HookInput) -> Option<ToolCall<'_>> {
     match about(input) {
         About::Call(call) => Some(call),
@@ -226,7 +228,8 @@ pub(crate) fn subject(input: &HookInput) -> Option<&str> {
     }
 }
 
-/// Returns whether the event is about a tool call, so that the `if` of a handler can hold.
+/// Returns whether the event is about a tool call, so that the `if` of a handler can hold. Must list the events for
+/// which [`tool_call`] returns one.
 pub(crate) fn is_about_a_call(event: &HookEvent) -> bool {
     matches!(
         event,
@@ -238,7 +241,8 @@ pub(crate) fn is_about_a_call(event: &HookEvent) -> bool {
     )
 }
 
-/// Returns the name of the hook in frames and texts: `Event` or `Event:subject`.
+/// Returns the name of the hook in frames and texts: `Event:subject`, or `Event` if the event has no subject or is
+/// `SubagentStop`.
 pub(crate) fn hook_name(input: &HookInput) -> String {
     let event = input.event_name();
     match subject(input) {
@@ -249,7 +253,7 @@ pub(crate) fn hook_name(input: &HookInput) -> String {
     }
 }
 
-/// Returns the name of a host's callback in texts, which differs if the event has no subject.
+/// Returns the name of a host's callback in texts: [`hook_name`], or `Event:Callback` if that has no subject.
 pub(crate) fn callback_name(input: &HookInput) -> String {
     let name = hook_name(input);
     if name.contains(':') { name } else { format!("{name}:Callback") }

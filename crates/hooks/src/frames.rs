@@ -24,7 +24,7 @@ pub enum HookFrame {
 }
 
 impl HookFrame {
-    /// Returns whether clients get it without asking for hook events.
+    /// Returns whether clients get the frame without asking for hook events, as they do at the start of a session.
     pub fn is_always_shown(&self) -> bool {
         let event = match self {
             Self::Started(frame) => &frame.hook_event,
@@ -34,7 +34,7 @@ impl HookFrame {
         matches!(HookEvent::from(event.as_str()), HookEvent::SessionStart | HookEvent::Setup)
     }
 
-    /// Converts the frame into a message with the given id.
+    /// Converts the frame into a message with the given id; without one, frames have an empty `uuid`.
     pub fn into_message(self, uuid: String) -> SystemMessage {
         match self {
             Self::Started(frame) => HookStarted { uuid, ..frame }.into(),
@@ -69,7 +69,8 @@ pub(crate) enum FrameEnd {
 }
 
 impl FrameWriter {
-    /// Reports the start of the hook. Every started hook must also report its end with [`Self::ended`].
+    /// Reports the start of the hook. The end must then be reported too, with [`Self::ended`], also if the command does
+    /// not start.
     pub async fn started(&self, cancel: &CancellationToken) {
         let frame = HookStarted {
             hook_id: self.hook_id.clone(),
@@ -118,8 +119,8 @@ impl FrameWriter {
         self.send(HookFrame::Response(frame), cancel).await;
     }
 
-    /// Sends a frame, if the session shows them. Waits for a slow reader, but not longer than [`LAST_PATIENCE`] after a
-    /// cancellation.
+    /// Sends a frame, unless the hooks of this event send none. Waits for a slow reader, but not longer than
+    /// [`LAST_PATIENCE`] after a cancellation.
     async fn send(&self, frame: HookFrame, cancel: &CancellationToken) {
         if self.shown == Shown::Nothing {
             return;

@@ -91,8 +91,9 @@ impl Firing<'_> {
         Said { speaker, answer, hook_id }
     }
 
-    /// Waits for a place for a process. Each place is given back within the timeout of the hook that holds it. A short
-    /// timeout of the waiting hook does not shorten the wait, because the timeout is meant for the hook's own work.
+    /// Waits for a place for a process, at most for the longer of `timeout` and the default of the event, and not
+    /// beyond the deadline of the event. A short timeout of the waiting hook does not shorten the wait, because it is
+    /// meant for the hook's own work.
     pub async fn place(&self, timeout: Duration) -> Result<Place, NoPlace> {
         let wait = timeout.max(self.facts.default_timeout);
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -100,7 +101,7 @@ impl Firing<'_> {
         self.services.limit.place(wait, self.context.cancel).await
     }
 
-    /// Returns how the hook is named in results and problems. Callbacks have a name of their own form.
+    /// Returns how the hook is named in results and problems. Callbacks of the host are named by [`callback_name`].
     fn speaker(&self, hook: &Registered) -> Speaker {
         let (label, hook_name) = match &hook.kind {
             Kind::Command(command) => (command::label(command), self.hook_name.clone()),
@@ -132,8 +133,8 @@ impl Firing<'_> {
 /// How long a service may exceed its deadline, or run on after a cancellation, before its future is dropped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits for a service that keeps its own deadline and token. A service that ignores them is dropped a moment
-/// later; then this returns `None`.
+/// Waits for a service that keeps its own deadline and token. A service that ignores them is dropped [`PATIENCE`]
+/// later, and the result is `None`.
 pub(crate) async fn with_deadline<T>(
     timeout: Duration,
     cancel: &CancellationToken,

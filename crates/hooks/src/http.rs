@@ -16,7 +16,8 @@ use crate::process::MAX_STDOUT;
 use crate::{EngineOptions, ProblemKind};
 
 /// Posts the input and reads the reply. The request is repeated only if this machine lacked the resources to send it,
-/// and not after a timeout or a lost connection, when the event may have arrived.
+/// and not after a timeout or a lost connection, when the event may have arrived. A reply that is too long, or with a
+/// status other than 2xx, is a failure.
 pub(crate) async fn run(
     hook: &HttpHook,
     speaker: &Speaker,
@@ -69,7 +70,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Checks the address against `allowedHttpHookUrls`; without that list every http or https address is allowed.
+/// Checks the address against `allowedHttpHookUrls`; without that list every http or https address is allowed. The
+/// error says why it is not.
 fn allowed(url: &str, options: &EngineOptions) -> Result<(), &'static str> {
     if !url.starts_with("https://") && !url.starts_with("http://") {
         return Err("its address is neither http nor https");
@@ -82,7 +84,7 @@ fn allowed(url: &str, options: &EngineOptions) -> Result<(), &'static str> {
     }
 }
 
-/// Returns whether a text matches a pattern, in which `*` stands for any characters.
+/// Returns whether the whole text matches a pattern, in which `*` stands for any characters, also none.
 fn matches_wildcard(text: &str, pattern: &str) -> bool {
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or("");
@@ -112,7 +114,8 @@ fn headers(hook: &HttpHook, options: &EngineOptions, env: &[&(String, String)]) 
     headers.map(|(name, value)| (name.clone(), expand(value, value_of))).collect()
 }
 
-/// Fills in `$NAME` and `${NAME}`. Line ends and the like never get into a header.
+/// Fills in `$NAME` and `${NAME}`; a `$` without a name stays. Control characters, such as line ends, are removed at
+/// the end, because one in a variable could start a header of its own.
 fn expand<'a>(text: &str, value_of: impl Fn(&str) -> &'a str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut filled = String::new();

@@ -41,7 +41,8 @@ impl StartTries {
     }
 
     /// Waits after a try that failed for lack of resources, and returns whether there is another try. The last try is
-    /// at the end of the patience.
+    /// at the end of the patience. Returns false at once for an event that goes on without the hook, and when the run
+    /// is cancelled.
     pub async fn again(&mut self, cancel: &CancellationToken) -> bool {
         let Some(until) = self.until.filter(|until| Instant::now() < *until) else { return false };
         let next = until.min(Instant::now() + self.pause);
@@ -53,7 +54,8 @@ impl StartTries {
         }
     }
 
-    /// Returns the last error with the time over which the start was tried.
+    /// Returns the last error with the time over which the start was tried, or the error alone if there was only one
+    /// try.
     pub fn describe(&self, error: &str) -> String {
         match self.until {
             Some(_) => format!("{error}, at every try within {} s", self.patience.as_secs_f64()),

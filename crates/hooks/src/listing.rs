@@ -31,7 +31,8 @@ pub struct ListedHook {
 }
 
 impl HookEngine {
-    /// Returns every handler, in the order in which their results are merged.
+    /// Returns every handler, in the order in which their results are merged, also those that settings keep from
+    /// running.
     pub fn listing(&self) -> Vec<ListedHook> {
         let (registry, enabled) = self.registered();
         // Handlers have no id and may be equal, so they are compared by address.

@@ -24,8 +24,8 @@ pub(crate) enum Matcher {
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 
 impl Matcher {
-    /// Compiles a matcher. The second part of the result is a warning if the text is not valid; such a matcher
-    /// accepts nothing.
+    /// Compiles a matcher for an event; no text, an empty one and `*` accept every subject. The second part of the
+    /// result is a warning if the text is not valid; such a matcher accepts nothing.
     pub fn parse(text: Option<&str>, event: &HookEvent) -> (Self, Option<String>) {
         let text = text.unwrap_or("");
         if text.is_empty() || text == "*" {
@@ -46,7 +46,8 @@ impl Matcher {
         all_names(subject).any(|name| self.matches_name(name))
     }
 
-    /// Compares one name. Names are compared as a whole; a pattern may match any part.
+    /// Returns whether the matcher accepts one name. Names in a list are compared as a whole; a pattern may match any
+    /// part.
     fn matches_name(&self, subject: &str) -> bool {
         match self {
             Self::All => true,
@@ -57,7 +58,8 @@ impl Matcher {
     }
 }
 
-/// Returns whether a character may be part of a list of names. A matcher with any other character is a pattern.
+/// Returns whether a character may be part of a list of names, which depends on the event. A matcher with any other
+/// character is a pattern.
 fn is_name_char(c: char, event: &HookEvent) -> bool {
     let narrow = matches!(event, HookEvent::FileChanged | HookEvent::StopFailure);
     c.is_ascii_alphanumeric() || matches!(c, '_' | '|') || (!narrow && matches!(c, '-' | ' ' | ','))
@@ -79,7 +81,8 @@ fn compile(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// Finds syntax that only one of JavaScript and `regex` has, and returns what is wrong with it.
+/// Returns what is wrong with a pattern that has syntax which only one of JavaScript and `regex` knows; `None` if it
+/// has none. Other errors are found when the pattern is compiled.
 fn not_supported(pattern: &str) -> Option<&'static str> {
     let bytes = pattern.as_bytes();
     let mut at = 0;

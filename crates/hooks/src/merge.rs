@@ -48,7 +48,8 @@ impl Speaker {
 }
 
 /// Adds the result of one hook to the outcome of the event. Must be called in the order of the hooks' sources, the
-/// strongest first, because some values keep the first one.
+/// strongest first, because some values keep the first one. `facts` decide what a refusal means; texts that are too
+/// long are cut by `texts`.
 pub(crate) fn add(
     outcome: &mut Outcome,
     speaker: &Speaker,
@@ -116,7 +117,8 @@ impl Merger<'_> {
         Some(self.texts.cut(reason.map_or(NO_REASON, String::as_str).to_owned()))
     }
 
-    /// Records a refusal with its reason. All reasons are kept, because the model is told each of them.
+    /// Records a refusal with its reason; does nothing without one. All reasons are kept, because the model is told
+    /// each of them.
     fn block(&mut self, no: Option<String>) {
         let Some(reason) = no else { return };
         self.outcome.blocks.push(HookBlock {
@@ -129,7 +131,7 @@ impl Merger<'_> {
     }
 
     /// Records the verdict on a call if it is stronger than the one so far; see [`strength`]. A "no" of any form counts
-    /// as deny.
+    /// as deny; without a verdict nothing changes.
     fn permission(&mut self, no: Option<String>, answer: &Answer, specific: &HookSpecificOutput) {
         let (behavior, reason) = if let Some(reason) = no {
             (HookPermissionDecision::Deny, Some(reason))
@@ -157,7 +159,8 @@ impl Merger<'_> {
         });
     }
 
-    /// Records the decision on a permission request. A deny replaces an allow; otherwise the first one stays.
+    /// Records the decision on a permission request. A deny replaces an allow; otherwise the first one stays. A refusal
+    /// counts as deny, and without a decision nothing changes.
     fn permission_request(&mut self, no: Option<String>, specific: &HookSpecificOutput) {
         let decision = match (no, specific.decision.clone()) {
             // An explicit deny comes first because it has its own message and may interrupt.
@@ -183,8 +186,8 @@ impl Merger<'_> {
         });
     }
 
-    /// Adds the output that only this event can use, such as a changed input or a title. Where hooks disagree, the
-    /// first one counts.
+    /// Adds the output that only this event can use, such as a changed input or a title; output for other events is
+    /// ignored. Where hooks disagree, the first one counts.
     fn effects(&mut self, answer: &Answer, specific: HookSpecificOutput) {
         let outcome = &mut *self.outcome;
         match self.speaker.event {
@@ -250,14 +253,16 @@ impl Merger<'_> {
     }
 }
 
-/// Keeps the first value: results are merged in the order of the hooks, so the strongest source wins.
+/// Puts `value` into the slot if that is empty. Results are merged in the order of the hooks, so the strongest source
+/// wins.
 fn first<T>(slot: &mut Option<T>, value: Option<T>) {
     if slot.is_none() {
         *slot = value;
     }
 }
 
-/// Returns the rank of a verdict. The order is a security property: no hook can overrule the deny of another.
+/// Returns the rank of a verdict: allow, ask, defer, deny, the strongest last. The order is a security property: no
+/// hook can overrule the deny of another.
 fn strength(behavior: HookPermissionDecision) -> u8 {
     match behavior {
         HookPermissionDecision::Allow => 0,

@@ -56,13 +56,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the first refusal, if any hook refused.
+    /// Returns the first refusal; `None` if no hook refused. A refusal that is a permission verdict is not among them.
     pub fn block(&self) -> Option<&HookBlock> {
         self.blocks.first()
     }
 
-    /// Returns the messages for clients: problems as warnings, texts for the user as notices. Their `uuid` and
-    /// `session_id` are empty.
+    /// Returns the messages for clients: problems as warnings, except for plain non-zero exits, and texts for the user
+    /// as notices. Their `uuid` and `session_id` are empty.
     pub fn notices(&self) -> Vec<Informational> {
         let problems = self.problems.iter().filter_map(HookProblem::informational);
         problems.chain(self.system_messages.iter().map(SystemText::informational)).collect()
@@ -121,7 +121,7 @@ pub struct PermissionVerdict {
 }
 
 impl PermissionVerdict {
-    /// Returns the text that replaces the result of a denied call.
+    /// Returns the text that replaces the result of a denied call: the hook and its reason.
     pub fn tool_error(&self) -> String {
         format!("{} hook error: {}", self.hook_name, self.reason.as_deref().unwrap_or(""))
     }
@@ -139,7 +139,7 @@ pub struct PermissionRequestVerdict {
 }
 
 impl PermissionRequestVerdict {
-    /// Returns the permission updates that come with an allow.
+    /// Returns the permission updates that come with an allow; none for a deny.
     pub fn updated_permissions(&self) -> &[PermissionUpdate] {
         match &self.decision {
             PermissionRequestDecision::Allow { updated_permissions, .. } => {

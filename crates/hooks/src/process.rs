@@ -128,7 +128,8 @@ impl Process {
         }
     }
 
-    /// Follows the command until the caller has to act. Can be called again after [`Pause::SaysAsync`].
+    /// Follows the command until the caller has to act, and sends progress frames meanwhile. Kills nothing: after a
+    /// timeout or a cancellation the caller has to. Can be called again after [`Pause::SaysAsync`].
     pub async fn watch(&mut self, deadline: Instant, cancel: &CancellationToken) -> Pause {
         if let Some(exit) = self.exit {
             return Pause::Ended(exit);
@@ -162,7 +163,8 @@ impl Process {
         }
     }
 
-    /// Sends a progress frame if there is new output since the last one.
+    /// Sends a progress frame if there is new output since the last one, and the part that frames show was not full
+    /// yet.
     async fn show_progress(&mut self, cancel: &CancellationToken) {
         let total = self.command.total_bytes(OutputStream::Both);
         // Frames show only the start of the output, so once it is full another frame would be the same.
@@ -173,7 +175,8 @@ impl Process {
         }
     }
 
-    /// Parses the first line once it is complete; returns the output if it is the marker.
+    /// Parses the first line of stdout once it is complete, and returns the output if it is the marker. `None` if it is
+    /// not, if it is not complete yet, or if it was parsed before.
     fn says_async(&mut self, complete: Complete) -> Option<Box<HookOutput>> {
         if self.first_line == FirstLine::Read {
             return None;

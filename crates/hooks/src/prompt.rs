@@ -39,7 +39,8 @@ static AGENT_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 const NEEDS_TOOLS: &str =
     "its question cannot be answered without looking at files, and agent hooks have no tools yet";
 
-/// Asks the model and converts its verdict. A response without a valid verdict is a problem and not consent.
+/// Asks the model and converts its verdict. A response without a valid verdict is a problem and not consent, and so is
+/// that of an agent hook which says that it needs tools.
 pub(crate) async fn run(
     hook: &PromptHook,
     asked: PromptHookKind,
@@ -93,7 +94,8 @@ struct Verdict {
     needs_tools: bool,
 }
 
-/// Parses the verdict in a response. Models often put text or a code fence around the JSON.
+/// Parses the verdict in a response: the JSON from the first `{` to the last `}`, because models often put text or a
+/// code fence around it. Only `ok` is required; the error says what is wrong.
 fn read(text: &str) -> Result<Verdict, String> {
     let json = match (text.find('{'), text.rfind('}')) {
         (Some(start), Some(end)) if start < end => &text[start..=end],
@@ -108,8 +110,8 @@ fn read(text: &str) -> Result<Verdict, String> {
 }
 
 impl Verdict {
-    /// Converts a verdict into a result. An impossible condition lets the agent stop, or it would try forever; a "no"
-    /// after a call stops the turn unless `continueOnBlock` is set.
+    /// Converts a verdict into a result; consent is an empty one. An impossible condition lets the agent stop, or it
+    /// would try forever; a "no" after a call also ends the turn unless `continueOnBlock` is set.
     fn into_answer(self, hook: &PromptHook, event: &HookEvent) -> Answer {
         if self.ok {
             return Answer::default();

@@ -114,7 +114,8 @@ enum Repeat {
 /// The longest timeout; longer ones are cut to it.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Converts a configured time in seconds; `None` if it is zero, negative, not a number or out of range.
+/// Converts a configured time in seconds, cut to [`MAX_TIMEOUT`]. `None` if it is zero, negative, not a number or too
+/// large for a duration.
 pub(crate) fn sensible_time(seconds: f64) -> Option<Duration> {
     let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
     time.map(|time| time.min(MAX_TIMEOUT))
@@ -127,7 +128,8 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Returns a copy of the registry in which one source has other hooks.
+    /// Returns a copy of the registry in which the source has these hooks instead of those in its slot; without hooks
+    /// the source is removed. The order of sources stays that of their ranks.
     pub fn with(&self, source: HookSource, hooks: Vec<Arc<Registered>>) -> Self {
         let mut sources = self.sources.clone();
         sources.retain(|(other, _)| other.slot() != source.slot());
@@ -151,8 +153,8 @@ impl Registry {
         sources.flat_map(|(_, hooks)| hooks)
     }
 
-    /// Returns whether any hook is registered for the event, without looking at matchers: a cheap test before the input
-    /// is built.
+    /// Returns whether any hook that may run is registered for the event, without looking at matchers: a cheap test
+    /// before the input is built.
     pub fn listens(&self, event: &HookEvent, enabled: EnabledHooks) -> bool {
         self.hooks(enabled).any(|hook| hook.event == *event)
     }
@@ -180,12 +182,13 @@ impl Registry {
         selected
     }
 
-    /// Returns the largest timeout that is configured for an event.
+    /// Returns the largest timeout that is configured for an event; `None` if no hook of it configures one.
     pub fn longest_timeout(&self, event: &HookEvent, enabled: EnabledHooks) -> Option<Duration> {
         self.hooks(enabled).filter(|hook| hook.event == *event).filter_map(|hook| hook.timeout).max()
     }
 
-    /// Returns the file names in the matchers of FileChanged hooks.
+    /// Returns the file names in the matchers of FileChanged hooks, sorted, each once. `*` is left out, because it
+    /// names no file.
     pub fn watched_names(&self, enabled: EnabledHooks) -> Vec<String> {
         let hooks = self.hooks(enabled).filter(|hook| hook.event == HookEvent::FileChanged);
         let names = hooks.flat_map(|hook| hook.matcher_text.split('|')).map(str::trim);
@@ -199,7 +202,8 @@ impl Registry {
 
 impl Registered {
     /// Returns whether the hook is meant for this input, by its source and its matcher. If the event has no subject,
-    /// every matcher accepts it.
+    /// every matcher accepts it. Hooks of an agent accept only events inside it, and callbacks of the host no
+    /// SessionStart at the start of the process.
     fn matches(&self, input: &HookInput) -> bool {
         if let HookSource::Agent(id) = &self.source
             && input.base.agent_id.as_deref() != Some(id)
@@ -216,8 +220,8 @@ impl Registered {
         subject(input).is_none_or(|subject| self.matcher.matches(subject))
     }
 
-    /// Evaluates the `if` of the hook. A rule that cannot be evaluated counts as true, and one on an event without a
-    /// call as false.
+    /// Returns whether the `if` of the hook holds; a hook without one always runs. A rule that cannot be evaluated
+    /// counts as true, because it must not turn off a guard, and a rule on an event without a call as false.
     fn condition_holds(&self, input: &HookInput, rules: &dyn RuleMatcher) -> bool {
         match (&self.condition, tool_call(input)) {
             (None, _) => true,
@@ -227,7 +231,7 @@ impl Registered {
         }
     }
 
-    /// Returns whether the hook may run, and marks a `once` hook as used. Call it only if the hook then runs.
+    /// Returns whether the hook may run, and marks a `once` hook as used. Must be called only if the hook then runs.
     fn may_run_again(&self) -> bool {
         match &self.repeat {
             Repeat::Always => true,
@@ -236,7 +240,8 @@ impl Registered {
         }
     }
 
-    /// Returns whether running both hooks would do the same work twice.
+    /// Returns whether running both hooks would do the same work twice: same kind, condition, plugin folder and
+    /// content. Callbacks never count as the same.
     fn is_same_work(&self, other: &Self) -> bool {
         // The same command in two plugins refers to the files of each plugin.
         let root = |hook: &Self| hook.source.plugin().map(|plugin| plugin.root.clone());
@@ -271,8 +276,8 @@ pub fn check(source: &HookSource, settings: &HooksSettings) -> Vec<HookWarning> 
     compile(source, settings).1
 }
 
-/// Compiles the hooks of a source into entries of the registry. Returns them with warnings; a hook that cannot run
-/// is left out or reports a problem when it is due.
+/// Compiles the hooks of a source into entries of the registry. Returns them with warnings; a hook that cannot run is
+/// left out or reports a problem when it is due. The hooks of an unknown event are skipped.
 pub(crate) fn compile(
     source: &HookSource,
     settings: &HooksSettings,
@@ -337,7 +342,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Returns the event with this name; `None`, with a warning, if there is none, and then its hooks are skipped.
+    /// Returns the event with this name; `None`, with a warning, if there is none, and then its hooks are skipped. In
+    /// the hooks of an agent, `Stop` becomes `SubagentStop`.
     fn event(&mut self, name: &str) -> Option<HookEvent> {
         match (HookEvent::from(name), self.source) {
             (HookEvent::Unknown(_), _) => {
@@ -350,8 +356,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Registers one handler of a settings file. One that the event does not allow is left out with a warning; one that
-    /// is not supported is registered, and reports a problem whenever it is due.
+    /// Registers one handler of a settings file. One that the event does not allow, or that cannot be parsed, is left
+    /// out with a warning; one that is not supported is registered, and reports a problem whenever it is due.
     fn handler(&mut self, event: &HookEvent, matcher: Option<&str>, handler: &HookHandler) {
         let facts = facts(event);
         let never = |compiler: &mut Self, what: &str| {
@@ -395,7 +401,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Registers a hook and records what is wrong with it. A timeout that makes no sense is replaced by the default.
+    /// Registers a hook and records what is wrong with it. A hook with a wrong matcher is registered too, so that the
+    /// listing shows it; a timeout that makes no sense is replaced by the default, and `once` counts in skills only.
     fn add(&mut self, event: &HookEvent, matcher_text: Option<&str>, kind: Kind, common: &HookCommon) {
         let (matcher, wrong) = Matcher::parse(matcher_text, event);
         // A hook whose matcher is wrong is registered too, so that the listing shows it.

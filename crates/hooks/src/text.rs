@@ -31,7 +31,8 @@ impl Cutter {
         Self { dir: dir.map(Path::to_owned), hook_id: hook_id.to_owned(), files: 0 }
     }
 
-    /// Returns the text, or its start with a note about the rest; never longer than [`MAX_TEXT_CHARS`].
+    /// Returns the text, or its start with a note about the rest; never longer than [`MAX_TEXT_CHARS`]. A longer text
+    /// is written to a new file in the folder, if there is one.
     pub fn cut(&mut self, text: String) -> String {
         if fits(&text) {
             return text;
@@ -46,7 +47,8 @@ impl Cutter {
         format!("{}{note}", first_chars(&text, room))
     }
 
-    /// Writes the whole text to a new file and returns its path; `None` without a folder.
+    /// Writes the whole text to a new file and returns its path; `None` without a folder. Each call uses another name,
+    /// also after an error.
     fn keep(&mut self, text: &str) -> Option<io::Result<PathBuf>> {
         let dir = self.dir.as_deref()?;
         let path = dir.join(format!("hook-{}-{}.txt", self.hook_id, self.files));
@@ -68,7 +70,8 @@ fn write(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Returns the start of an output for a frame. The rest is not written to a file.
+/// Returns the first [`MAX_TEXT_CHARS`] characters of an output for a frame, with replacement characters for bytes that
+/// are not UTF-8. The rest is not written to a file.
 pub(crate) fn frame_text(bytes: &[u8]) -> String {
     first_chars(&String::from_utf8_lossy(bytes), MAX_TEXT_CHARS).to_owned()
 }
