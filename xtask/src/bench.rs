@@ -57,7 +57,8 @@ enum Print {
     Json,
 }
 
-/// Builds the release program, measures it and prints the table. `--check` fails if a budget is missed.
+/// Builds the release program unless `--bin` names one, measures it and prints the figures. `--write-readme` also
+/// changes README.md, and with `--check` a missed budget makes the outcome bad.
 pub fn run(args: &[String]) -> Result<Outcome> {
     let options = parse(args)?;
     let repo = Repo::open()?;
@@ -89,7 +90,7 @@ pub fn run(args: &[String]) -> Result<Outcome> {
     Ok(if options.check && !missed.is_empty() { Outcome::Bad } else { Outcome::Good })
 }
 
-/// Reads the options of the command line. An unknown one is an error.
+/// Reads the options of the command line. An unknown one is an error. `--runs` counts wherever `--quick` stands.
 fn parse(args: &[String]) -> Result<Options> {
     let mut options = Options {
         effort: Effort::FULL,

@@ -63,7 +63,7 @@ pub struct Loop {
     pub share: TaskShare,
 }
 
-/// Reads the options, runs the loop and prints its summary.
+/// Reads the options, builds the program unless `--bin` names one, runs the loop and prints its summary.
 pub fn run(args: &[String]) -> Result<Outcome> {
     let options = parse(args)?;
     let binary = match options.binary {
@@ -80,17 +80,17 @@ pub fn run(args: &[String]) -> Result<Outcome> {
     .run()
 }
 
-/// Returns a seed that differs from run to run.
+/// Returns a seed that differs from run to run, from the clock; 1 if the clock is before 1970.
 pub fn fresh_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64 % 1_000_000_000)
 }
 
-/// Returns the default number of sessions that run at the same time.
+/// Returns the number of processors, the default number of sessions that run at the same time; 2 if it is not known.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Reads the options of the command line. The number of sessions is required.
+/// Reads the options of the command line. The number of sessions is required, and an unknown option is an error.
 fn parse(args: &[String]) -> Result<Options> {
     let mut options = Options { sessions: 0, seed: None, jobs: None, binary: None, share: TaskShare::Half };
     let mut rest = args.iter();
@@ -116,7 +116,8 @@ fn parse(args: &[String]) -> Result<Options> {
 }
 
 impl Loop {
-    /// Runs all sessions, some at the same time. The first that fails a check ends the loop.
+    /// Runs all sessions, `jobs` at the same time, and prints a summary. After the first that fails a check no further
+    /// one is started, and the outcome is bad.
     pub fn run(&self) -> Result<Outcome> {
         println!("crashloop: {} sessions, seed {}, {} at a time", self.sessions, self.seed, self.jobs);
         let started = Instant::now();
@@ -132,7 +133,7 @@ impl Loop {
                         if nth >= self.sessions {
                             break;
                         }
-                        match self.one(nth, calm) {
+                        match self.run_session(nth, calm) {
                             Ok(tally) => self.note(&sum, tally, started),
                             Err(error) => {
                                 broken.store(true, Ordering::Relaxed);
@@ -152,9 +153,9 @@ impl Loop {
         Ok(if broken.into_inner() { Outcome::Bad } else { Outcome::Good })
     }
 
-    /// Runs the session number `nth`. A session that ended before its planned kill does not count and is repeated
-    /// with other dice.
-    fn one(&self, nth: usize, calm: Duration) -> Result<Tally> {
+    /// Runs the session number `nth` and returns its counts. A session that ended before its planned kill does not
+    /// count and is repeated with other dice.
+    fn run_session(&self, nth: usize, calm: Duration) -> Result<Tally> {
         let mut dice = Dice::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(nth as u64));
         let with_tasks = self.share == TaskShare::All || nth % 2 == 1;
         let tasks = if with_tasks { Tasks::Some } else { Tasks::None };
@@ -167,7 +168,7 @@ impl Loop {
         }
     }
 
-    /// Adds the result of a session to the sum, and prints the progress now and then.
+    /// Adds the result of a session to the sum, and prints the progress after every 500 sessions.
     fn note(&self, sum: &Mutex<(usize, Tally)>, tally: Tally, started: Instant) {
         let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
         sum.0 += 1;

@@ -47,12 +47,12 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Returns whether the file is Rust code.
+    /// Returns whether the file is Rust code, by its name.
     fn is_rust(&self) -> bool {
         Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
     }
 
-    /// Returns whether the whole file is a test. The rules about sizes and headers do not apply to tests.
+    /// Returns whether the whole file is a test, by its path. The rules about sizes and headers do not apply to tests.
     fn is_test(&self) -> bool {
         let mut parts = self.path.rsplit('/');
         let name = parts.next().unwrap_or_default();
@@ -60,7 +60,8 @@ impl SourceFile {
     }
 }
 
-/// Runs every check and prints what it finds.
+/// Runs every check, prints what it finds and counts each check as one test. A list of exceptions that cannot be read
+/// is an error.
 pub fn run(repo: &Repo) -> Result<Totals> {
     let files = text_files(repo)?;
     let exceptions = exceptions::parse(include_str!("../exceptions.txt"))?;
@@ -98,7 +99,7 @@ pub fn run(repo: &Repo) -> Result<Totals> {
     Ok(totals)
 }
 
-/// Returns every file of the repository that is text.
+/// Returns every file of the repository that is UTF-8; others are left out. A file that cannot be read is an error.
 fn text_files(repo: &Repo) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     for path in repo.files()? {

@@ -38,7 +38,8 @@ usage: cargo xtask <command>
     --bin PATH           this binary instead of a debug build
 ";
 
-/// Runs the command that the first word names, and turns its outcome into an exit code.
+/// Runs the command that the first word names. The exit code is 0 if all was good, 1 if something failed, and 2 for a
+/// wrong command line or a command that could not do its work.
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let command = args.next();

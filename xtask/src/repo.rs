@@ -18,7 +18,7 @@ pub struct Repo {
 }
 
 impl Repo {
-    /// Finds the repository and asks cargo about it.
+    /// Finds the repository that this program was built from and asks cargo for its metadata; fails if cargo does.
     pub fn open() -> Result<Self> {
         let root =
             Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?.to_owned();
@@ -32,7 +32,7 @@ impl Repo {
         Ok(Self { root, metadata })
     }
 
-    /// Returns the folder for cargo's build output.
+    /// Returns the folder for cargo's build output, `target` at the root if the metadata does not name it.
     pub fn target_dir(&self) -> PathBuf {
         self.metadata["target_directory"].as_str().map_or_else(|| self.root.join("target"), PathBuf::from)
     }
@@ -55,7 +55,7 @@ impl Repo {
         Ok(files)
     }
 
-    /// Returns a cargo command that runs at the root.
+    /// Returns a cargo command with these arguments that runs at the root; it is not started.
     pub fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(cargo());
         command.current_dir(&self.root).args(args);
@@ -68,7 +68,7 @@ fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Runs a command and returns what it printed. Fails if the command fails.
+/// Runs a command and returns what it printed on stdout. Fails, with what it printed on stderr, if the command fails.
 fn capture(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("failed to start {name}"))?;

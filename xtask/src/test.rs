@@ -48,7 +48,8 @@ impl Step {
         }
     }
 
-    /// Runs the step and returns what it counted. A step without tests of its own counts as one.
+    /// Runs the step and returns what it counted. A step without tests of its own counts as one. An error means that it
+    /// could not run.
     fn run(self, repo: &Repo) -> Result<Totals> {
         match self {
             Self::Fmt => one(&mut repo.cargo(&["fmt", "--all", "--check"])),
@@ -69,8 +70,7 @@ impl Step {
     }
 }
 
-/// Runs the chosen steps in their order and prints the closing line. A step that cannot run counts as a failed
-/// test.
+/// Runs the chosen steps in their order and prints the closing line. A step that cannot run counts as a failed test.
 pub fn run(args: &[String]) -> Result<Outcome> {
     let steps = parse_args(args)?;
     let repo = Repo::open()?;
@@ -90,7 +90,7 @@ pub fn run(args: &[String]) -> Result<Outcome> {
     Ok(if sum.failed > 0 { Outcome::Bad } else { Outcome::Good })
 }
 
-/// Reads which steps to run; all of them without an option.
+/// Returns the steps to run in their fixed order; all of them without an option. An unknown step or option is an error.
 fn parse_args(args: &[String]) -> Result<Vec<Step>> {
     let names = match args {
         [] => return Ok(Step::ALL.to_vec()),
@@ -107,13 +107,15 @@ fn parse_args(args: &[String]) -> Result<Vec<Step>> {
     Ok(Step::ALL.into_iter().filter(|step| chosen.contains(step)).collect())
 }
 
-/// Runs a command that passes or fails as a whole, and counts it as one test.
+/// Runs a command that passes or fails as a whole, and counts it as one test. An error means that it could not be
+/// started.
 fn one(command: &mut Command) -> Result<Totals> {
     let status = command.status().context("failed to start cargo")?;
     Ok(if status.success() { Totals::PASSED } else { Totals::FAILED })
 }
 
-/// Builds the program, then runs the tests of every crate with `LATHE_BIN` set to it.
+/// Builds the program, then runs the tests of every crate with `LATHE_BIN` set to it and prints their output. A failure
+/// without a result line, as of a test that does not compile, counts as one failed test.
 fn cargo_test(repo: &Repo) -> Result<Totals> {
     let mut command = test_command(repo, &lathe_binary(repo)?);
     let mut child = command.stdout(Stdio::piped()).spawn().context("failed to start cargo")?;
@@ -144,7 +146,7 @@ fn test_command(repo: &Repo, binary: &Path) -> Command {
     command
 }
 
-/// Runs the crash loop with the number of sessions that CI uses.
+/// Runs the crash loop with [`CRASHED_SESSIONS`] sessions and a fresh seed; the whole loop counts as one test.
 fn crashed_sessions(repo: &Repo) -> Result<Totals> {
     let all = crashloop::Loop {
         sessions: CRASHED_SESSIONS,

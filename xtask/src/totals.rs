@@ -24,7 +24,7 @@ impl Totals {
     /// One thing that was left out.
     pub const SKIPPED: Self = Self { passed: 0, failed: 0, skipped: 1 };
 
-    /// Moves tests that had nothing to work on from passed, where their harness counts them, to skipped.
+    /// Moves `skipped` tests that had nothing to work on from passed, where their harness counts them, to skipped.
     pub fn with_skipped(self, skipped: usize) -> Self {
         Self { passed: self.passed.saturating_sub(skipped), skipped: self.skipped + skipped, ..self }
     }
@@ -43,7 +43,7 @@ impl AddAssign for Totals {
     }
 }
 
-/// Reads `test result: ok. 12 passed; 0 failed; 1 ignored; …` of a Rust test binary.
+/// Reads `test result: ok. 12 passed; 0 failed; 1 ignored; …` of a Rust test binary; `None` for any other line.
 pub fn of_libtest_line(line: &str) -> Option<Totals> {
     let rest = line.strip_prefix("test result: ")?;
     let count = |word: &str| {
@@ -65,7 +65,8 @@ pub fn says_skipped(line: &str) -> bool {
     line.ends_with(SKIPPED_LINE)
 }
 
-/// Reads the closing comments of TAP as `node --test --test-reporter=tap` writes them: `# pass 3`.
+/// Reads the closing comments of TAP as `node --test --test-reporter=tap` writes them, such as `# pass 3`; `None` if
+/// they are missing. Tests to be done count as skipped, and cancelled ones as failed.
 pub fn of_tap(text: &str) -> Option<Totals> {
     let count = |word: &str| {
         text.lines().rev().find_map(|line| {
@@ -77,7 +78,8 @@ pub fn of_tap(text: &str) -> Option<Totals> {
     Some(Totals { passed: count("pass")?, failed, skipped })
 }
 
-/// Reads what Python's `unittest` prints last: `Ran 5 tests in …`, then `OK` or `FAILED (failures=1, …)`.
+/// Reads what Python's `unittest` prints last: `Ran 5 tests in …`, then `OK` or `FAILED (failures=1, …)`. `None` if
+/// either is missing. Expected failures count as skipped.
 pub fn of_unittest(text: &str) -> Option<Totals> {
     let ran: usize = text.lines().rev().find_map(|line| {
         let (number, rest) = line.strip_prefix("Ran ")?.split_once(' ')?;

@@ -34,7 +34,8 @@ const SETTLED: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Bench<'_> {
-    /// All rows about commands in the background. Peers are not measured: they tell of ends in other ways.
+    /// Measures all rows about commands in the background. Peers are not measured, because they tell of ends in other
+    /// ways.
     pub(super) fn background(&self) -> Result<Vec<Row>> {
         let (idle, _) = self.ends(0)?;
         let (busy, kilobytes) = self.ends(ALIVE)?;
@@ -53,14 +54,14 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    /// A row with a figure of Lathe alone.
+    /// Returns a row in milliseconds with a figure of Lathe alone; the peers have none.
     fn own(&self, what: &str, figure: Option<f64>, budget: f64) -> Row {
         let mut figures: Vec<Option<f64>> = self.subjects().map(|_| None).collect();
         figures[0] = figure;
         row(what, Unit::Milliseconds, figures, None, Budget::AtMost(budget))
     }
 
-    /// The time of a turn that starts a command, as a multiple of one that waits for it.
+    /// Measures the time of a turn that starts a command, as a multiple of one that waits for it.
     fn background_start(&self) -> Result<Row> {
         let (turns, lathe) = (self.effort.turns, self.lathe());
         let turn = |input: Value| -> Result<Option<f64>> {
@@ -81,7 +82,8 @@ impl Bench<'_> {
         Ok(Row { unit: Unit::Times, ..self.own(what, median(ratios), START) })
     }
 
-    /// The times from the end of a command to its frame while `alive` others run, and the memory of one of these in KB.
+    /// Measures the times from the end of a command to its frame while `alive` others run, and the memory of one of
+    /// these in KB; that is `None` if none run or `/proc` does not have it.
     fn ends(&self, alive: usize) -> Result<(Vec<Duration>, Option<f64>)> {
         let gate = self.place.path(&format!("gate-{alive}"));
         let made = Command::new("mkfifo").arg(&gate).status().context("failed to start mkfifo")?;
@@ -119,7 +121,7 @@ impl Bench<'_> {
     }
 }
 
-/// Opens the pipe for writing, once its command reads from it.
+/// Opens the pipe for writing, once its command reads from it; fails if none does within [`PATIENCE`].
 fn opened(gate: &Path) -> Result<File> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -134,7 +136,7 @@ fn opened(gate: &Path) -> Result<File> {
     }
 }
 
-/// Returns this percentile of times, in milliseconds.
+/// Returns this percentile of the times, in milliseconds; `None` of an empty list.
 fn percentile(times: &[Duration], percent: usize) -> Option<f64> {
     let mut times = times.to_vec();
     times.sort();
@@ -150,7 +152,7 @@ struct Session {
 }
 
 impl Session {
-    /// Starts a session on pipes that does not wait for its background commands at the end.
+    /// Starts a session on pipes that stops its background commands at the end instead of waiting for them.
     fn start(subject: &Subject, bench: &Bench<'_>) -> Result<Self> {
         let mut command = subject.talking(&bench.place);
         command.env("CLAUDE_CODE_TMPDIR", bench.place.path("home")).args(["--background", "stop"]);
@@ -165,13 +167,14 @@ impl Session {
         Ok(Self { child, stdin, lines: BufReader::new(stdout).lines() })
     }
 
-    /// Sends the next prompt.
+    /// Sends the next prompt and does not wait for its result.
     fn ask(&mut self) -> Result<()> {
         let prompt = json!({ "type": "user", "message": { "role": "user", "content": "go" } });
         writeln!(self.stdin, "{prompt}").context("failed to send a prompt")
     }
 
-    /// Reads until a frame of this type, or of this subtype.
+    /// Reads until a frame of this type, or of this subtype, and drops the frames before it. Fails if the session ends
+    /// first or a command was not started.
     fn until(&mut self, wanted: &str) -> Result<()> {
         for line in self.lines.by_ref() {
             let frame: Value = serde_json::from_str(&line?).context("a line is not JSON")?;
@@ -185,7 +188,8 @@ impl Session {
         bail!("lathe ended before {wanted}")
     }
 
-    /// The proportional memory of the process and of its direct children, which are the keepers of the commands, in KB.
+    /// Returns the proportional memory of the process and of its direct children, which are the keepers of the
+    /// commands, in KB; `None` if `/proc` does not have it.
     fn memory(&self) -> Option<f64> {
         let own = self.child.id();
         let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
@@ -206,14 +210,14 @@ impl Session {
     }
 }
 
-/// The proportional memory of a process in KB.
+/// Returns the proportional memory (PSS) of a process in KB; `None` if `/proc` does not have it.
 fn proportional_kb(pid: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// The commands of a plan: those that stay alive, and those that end when the pipe is closed.
+/// Returns the commands of a plan: `alive` that stay alive, and `ends` that end when the pipe at `gate` is closed.
 pub(super) fn commands(alive: usize, ends: usize, gate: &Path) -> (Vec<String>, Vec<String>) {
     let waits = format!("cat {}", gate.display());
     (vec!["tail -f /dev/null".to_owned(); alive], vec![waits; ends])

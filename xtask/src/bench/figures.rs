@@ -98,12 +98,13 @@ impl Unit {
 }
 
 impl Row {
-    /// Returns Lathe's figure as a multiple of the floor; `None` without a floor.
+    /// Returns Lathe's figure as a multiple of the floor; `None` without a figure, or with a floor that is missing or
+    /// 0.
     fn ratio(&self) -> Option<f64> {
         Some(self.lathe? / self.floor.filter(|floor| *floor > 0.0)?)
     }
 
-    /// Compares Lathe's figure with its budget.
+    /// Compares Lathe's figure with its budget; `Unknown` without a budget or without the figures that it needs.
     pub fn verdict(&self) -> Verdict {
         let within = match self.budget {
             Budget::Open => None,
@@ -130,7 +131,7 @@ impl Row {
         }
     }
 
-    /// Returns the cells of the row in the order of [`Figures::heads`].
+    /// Returns the cells of the row in the order of [`Figures::heads`]; a missing figure is `–`.
     fn cells(&self) -> Vec<String> {
         let show =
             |figure: Option<f64>| figure.map_or_else(|| "–".to_owned(), |figure| self.unit.show(figure));
@@ -149,7 +150,7 @@ impl Figures {
         self.rows.iter().filter(|row| row.verdict() == Verdict::Fail).map(|row| row.what.clone()).collect()
     }
 
-    /// Returns the headings of the columns.
+    /// Returns the headings of the columns; that of the verdict is empty.
     fn heads(&self) -> Vec<String> {
         let mut heads: Vec<String> = ["what", "lathe", "floor", "ratio"].map(str::to_owned).into();
         heads.extend(self.peers.iter().cloned());
@@ -192,7 +193,8 @@ impl Figures {
         text
     }
 
-    /// Returns the figures for programs.
+    /// Returns the figures for programs, each in the unit of its row. What was not measured is null, and so is `pass`
+    /// of a row without a verdict.
     pub fn as_json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             let peers: serde_json::Map<String, Value> =

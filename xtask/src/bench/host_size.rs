@@ -20,7 +20,8 @@ const SIZES: [(usize, &str); 3] = [(100, "100 MB"), (1024, "1 GB"), (4096, "4 GB
 /// Commands behind each median.
 const COMMANDS: usize = 50;
 
-/// Builds the program that holds a given amount of memory and starts commands, and returns its path.
+/// Builds the example `host_size` of `exec`, which holds a given amount of memory and starts commands, and returns its
+/// path.
 pub fn build(repo: &Repo) -> Result<PathBuf> {
     let args = ["build", "--release", "--package", "lathe-exec", "--example", "host_size"];
     let status = repo.cargo(&args).status().context("failed to start cargo")?;
@@ -61,7 +62,8 @@ struct Medians {
     plain: Option<f64>,
 }
 
-/// Reads the medians from the output of the program.
+/// Reads the medians from the output of the program, in milliseconds. A way of starting that the output does not have
+/// is `None`.
 fn medians(printed: &str) -> Medians {
     let of = |way: &str| {
         let lines = printed.lines().filter_map(|line| line.strip_prefix(way)?.strip_prefix(' '));
@@ -71,7 +73,8 @@ fn medians(printed: &str) -> Medians {
     Medians { ledger: of("ledger"), plain: of("plain") }
 }
 
-/// Returns how much memory new programs may use without swapping, from the text of `/proc/meminfo`.
+/// Returns how much memory new programs may use without swapping, from the text of `/proc/meminfo`; `None` if it does
+/// not say so.
 fn available_megabytes(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kilobytes: usize = line.split_whitespace().next()?.parse().ok()?;

@@ -44,7 +44,8 @@ pub(super) const SESSIONS: usize = 3;
 /// How much slower the last turns may be than the first. They send a longer request, but must not do more work.
 pub(super) const FLAT: f64 = 1.5;
 
-/// Runs every measurement and returns the table. `host_size` is the program that `host_size.rs` builds.
+/// Runs every measurement and returns the table. `host_size` is the path of the program that `host_size.rs` builds. The
+/// first run that fails ends all.
 pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort, host_size: PathBuf) -> Result<Figures> {
     let server = Server::start()?;
     let place = Place::new(server.base_url().to_owned())?;
@@ -70,7 +71,7 @@ pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort, host_size: PathBu
     Ok(figures)
 }
 
-/// Measures only the rows about commands in the background.
+/// Measures only the rows about commands in the background, without peers.
 pub fn background(lathe: &Subject, effort: Effort) -> Result<Figures> {
     let server = Server::start()?;
     let place = Place::new(server.base_url().to_owned())?;
@@ -96,7 +97,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Returns the time from the start of the program to its first request.
+    /// Returns the time from the start of the program to its first request. Fails if there was none.
     pub(super) fn first_request(&self) -> Result<Duration> {
         let arrived = self.seen.arrivals.first().context("the server saw no request")?;
         Ok(arrived.duration_since(self.finished.started))
@@ -107,7 +108,8 @@ impl Run {
         self.finished.ended.duration_since(self.finished.started)
     }
 
-    /// Returns the lines on stdout per second, counted from the first to the last line.
+    /// Returns the lines on stdout per second, counted from the arrival of the first request to the last piece of
+    /// output; `None` without a request or output.
     #[allow(clippy::cast_precision_loss, reason = "a count of lines, shown without digits")]
     fn lines_per_second(&self) -> Option<f64> {
         let arrived = *self.seen.arrivals.first()?;
@@ -116,7 +118,8 @@ impl Run {
         Some(lines as f64 / last.duration_since(arrived).as_secs_f64())
     }
 
-    /// Returns the times between consecutive requests, each of which is one turn.
+    /// Returns the times between consecutive requests, in order. With the plans that it is used for each is one turn; a
+    /// single request gives none.
     pub(super) fn turns(&self) -> Vec<Duration> {
         self.seen.arrivals.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect()
     }
@@ -133,7 +136,7 @@ impl Bench<'_> {
         std::iter::once(self.lathe).chain(self.peers)
     }
 
-    /// Runs a command to a successful end while the server follows a plan.
+    /// Runs a command to a successful end while the server follows a plan. `name` is for the error message.
     pub(super) fn run(&self, name: &str, mut command: Command, plan: Plan) -> Result<Run> {
         self.server.begin(plan);
         let finished = process::run(&mut command)?;
@@ -174,7 +177,8 @@ impl Bench<'_> {
         Ok(run)
     }
 
-    /// Returns `curl` with the same request that Lathe sends, learnt from a first run of Lathe.
+    /// Returns `curl` with the same request that Lathe sends, learnt from a first run of Lathe. Writes its body into
+    /// the folder of the run.
     fn curl(&self) -> Result<Curl> {
         let request =
             self.session(self.lathe, Plan::Text)?.seen.first.context("the server saw no request")?;
@@ -183,7 +187,7 @@ impl Bench<'_> {
         Ok(Curl { request, body: format!("@{}", body.display()) })
     }
 
-    /// Measures `--version`.
+    /// Measures the time of `--version` from start to end.
     fn version(&self) -> Result<Row> {
         let mut times = vec![vec![]; 1 + self.peers.len()];
         for _ in 0..self.effort.runs {
@@ -231,7 +235,7 @@ impl Bench<'_> {
         ])
     }
 
-    /// Measures the peak memory of a session with one response.
+    /// Measures the peak memory of a session with one response; the floor is that of `curl`.
     fn memory_of_one_answer(&self, curl: &Curl) -> Result<Row> {
         let floor = self.peak(1, &Plan::Text, || curl.command(&self.place))?;
         let what = "peak memory, one answer (floor: curl)";
@@ -265,7 +269,7 @@ impl Bench<'_> {
         Ok(median(peaks))
     }
 
-    /// Measures a turn with one tool call. The floor is the same command run by `bash`.
+    /// Measures a turn with one tool call. The floor is the same command run by `bash`, in runs of its own.
     fn tool_turns(&self) -> Result<Row> {
         let turns = self.effort.turns;
         let mut times = vec![vec![]; 1 + self.peers.len()];
@@ -333,7 +337,8 @@ impl Curl {
     }
 }
 
-/// Returns the first tool result that is an error: a turn whose command was refused is fast and proves nothing.
+/// Returns the content of the first tool result in the output that is an error; `None` if there is none. A turn whose
+/// command was refused is fast and proves nothing.
 fn failed_tool_result(stdout: &[u8]) -> Option<String> {
     let lines = stdout.split(|byte| *byte == b'\n');
     let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
@@ -344,7 +349,7 @@ fn failed_tool_result(stdout: &[u8]) -> Option<String> {
     })
 }
 
-/// Builds a row from the figures of all subjects, Lathe first.
+/// Returns a row of the figures of all subjects. Lathe's must be the first, and there must be at least that one.
 pub(super) fn row(
     what: &str,
     unit: Unit,
@@ -356,7 +361,8 @@ pub(super) fn row(
     Row { what: what.to_owned(), unit, lathe: figures[0], floor, peers, budget }
 }
 
-/// Returns how many times longer the last turns took than the first ones.
+/// Returns how many times longer the last [`ENDS`] turns took than the first, by their medians; `None` with fewer than
+/// twice as many turns.
 fn growth_of(turns: &[Duration]) -> Option<f64> {
     if turns.len() < 2 * ENDS {
         return None;

@@ -26,7 +26,8 @@ const ANSWER_BUDGET: f64 = 2.0;
 const RULES: [usize; 2] = [10, 1000];
 
 impl Bench<'_> {
-    /// Measures the time from a permission reply to the result of the call that it permits.
+    /// Measures the time from a permission reply to the result of the call that it permits. Fails if a subject asks
+    /// fewer times than planned.
     pub(super) fn permission_answer(&self) -> Result<Row> {
         let turns = self.effort.turns;
         let mut figures = vec![];
@@ -46,7 +47,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Milliseconds, figures, None, Budget::AtMost(ANSWER_BUDGET)))
     }
 
-    /// Measures a turn with 1,000 rules as a multiple of one with 10.
+    /// Measures a turn with [`RULES`]`[1]` rules as a multiple of one with [`RULES`]`[0]`.
     pub(super) fn many_rules(&self) -> Result<Row> {
         let mut figures = vec![];
         for subject in self.subjects() {
@@ -65,7 +66,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Times, figures, None, Budget::AtMost(2.0)))
     }
 
-    /// Runs a session whose calls a rule denies and returns the times of its turns. Fails if a call was not denied.
+    /// Runs a session whose calls a rule denies and returns the times of its turns. Fails if no call was denied.
     fn denied_turns(&self, subject: &Subject, settings: &str) -> Result<Vec<Duration>> {
         let mut command = subject.denied(&self.place);
         command.args(["--settings", settings]);
@@ -78,13 +79,14 @@ impl Bench<'_> {
     }
 }
 
-/// Returns this many allow rules, followed by the one that denies the calls of the plan.
+/// Returns settings with this many allow rules, which match nothing, and the rule that denies the calls of the plan.
 fn settings_with(rules: usize) -> Value {
     let allow: Vec<String> = (0..rules).map(|number| format!("Bash(tool-{number} run *)")).collect();
     json!({ "permissions": { "allow": allow, "deny": ["Bash(echo *)"] } })
 }
 
-/// Runs a session, allows every call, and returns how long each reply took to have its effect.
+/// Runs a session, allows every call, and returns how long each reply took to have its effect. A session that takes
+/// longer than [`process::LIMIT`] is killed and fails.
 fn answered(mut command: Command, name: &str) -> Result<Vec<Duration>> {
     let mut child = command
         .stdin(Stdio::piped())
@@ -112,7 +114,8 @@ fn answered(mut command: Command, name: &str) -> Result<Vec<Duration>> {
     times
 }
 
-/// Sends one prompt, allows every call, and returns the time from each reply to the result of its call.
+/// Sends one prompt, allows every call, and returns the time from each reply to the result of its call. Closes the
+/// input at the result, so that the session ends.
 fn talk(mut stdin: ChildStdin, stdout: impl BufRead) -> Result<Vec<Duration>> {
     let prompt = json!({ "type": "user", "message": { "role": "user", "content": "go" } });
     writeln!(stdin, "{prompt}")?;

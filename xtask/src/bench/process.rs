@@ -41,7 +41,7 @@ pub struct Output {
 }
 
 impl Finished {
-    /// Fails with the last output of a child that did not succeed.
+    /// Fails, with the last output of the child, if it did not succeed.
     pub fn must_be_good(&self, name: &str) -> Result<()> {
         if self.status.success() {
             return Ok(());
@@ -54,12 +54,13 @@ impl Finished {
     }
 }
 
-/// Runs a child to its end.
+/// Runs a child to its end, whatever its exit code. One that takes longer than [`LIMIT`] is killed, and that is an
+/// error.
 pub fn run(command: &mut Command) -> Result<Finished> {
     run_watched(command, |_| {})
 }
 
-/// Runs a child to its end; `when_started` gets its process id as soon as it has one.
+/// Runs a child to its end like [`run`]; `when_started` gets its process id as soon as it has one.
 pub fn run_watched(command: &mut Command, when_started: impl FnOnce(u32)) -> Result<Finished> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -102,7 +103,8 @@ fn drain(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Output> {
     })
 }
 
-/// Runs a child to its end and returns its peak memory in bytes; `None` if `/proc` does not have it.
+/// Runs a child to its successful end and returns its peak memory in bytes; `None` if `/proc` does not have it. A child
+/// that fails or takes longer than [`LIMIT`] is an error.
 pub fn peak_memory(command: &mut Command) -> Result<Option<u64>> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -138,7 +140,7 @@ pub fn processor_time(process: u32) -> Option<Duration> {
     Some(used.sum())
 }
 
-/// Returns the peak memory of a child so far in bytes; `None` if `/proc` does not have it.
+/// Returns the memory that a process has resident now, in bytes; `None` if `/proc` does not have it.
 pub fn resident_memory(process: u32) -> Option<u64> {
     in_bytes(&fs::read_to_string(format!("/proc/{process}/status")).ok()?, "VmRSS:")
 }
@@ -148,12 +150,13 @@ fn high_water_mark(child: &Child) -> Option<u64> {
     parse_high_water_mark(&fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?)
 }
 
-/// Reads the peak memory from the text of `/proc/PID/status`, in bytes.
+/// Returns the peak memory from the text of `/proc/PID/status`, in bytes; `None` if the text does not have it.
 fn parse_high_water_mark(status: &str) -> Option<u64> {
     in_bytes(status, "VmHWM:")
 }
 
-/// Returns the value of a line of `/proc/PID/status`.
+/// Returns the value of the line of `/proc/PID/status` that begins with `field`, in bytes; `None` if there is no such
+/// line or it is not in kB.
 fn in_bytes(status: &str, field: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -10,7 +10,7 @@ use super::measure::Effort;
 const START: &str = "<!-- bench:start -->";
 const END: &str = "<!-- bench:end -->";
 
-/// Returns the text that stands between the marks in README.md.
+/// Returns the text that stands between the marks in README.md: a sentence about the machine, and the table.
 pub fn section(figures: &Figures, effort: Effort) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let system = std::env::consts::OS;

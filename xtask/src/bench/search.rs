@@ -28,7 +28,7 @@ struct Search {
 }
 
 impl Bench<'_> {
-    /// Measures Grep, then Glob, in a tree of many files.
+    /// Measures Grep, then Glob, in a tree of many files, which is written before and removed afterwards.
     pub(super) fn searches(&self) -> Result<Vec<Row>> {
         plant(&self.place.path("work/tree"))?;
         let grep = Search {
@@ -69,7 +69,7 @@ impl Bench<'_> {
     }
 }
 
-/// Writes the tree in which the searches run.
+/// Writes the tree in which the searches run; one file in [`RARE`] has the line that is searched for.
 fn plant(root: &Path) -> Result<()> {
     let line = "    let mut total = values.iter().map(|value| value.weight()).sum::<f64>(); // and so on\n";
     let plain = line.repeat(LINES);

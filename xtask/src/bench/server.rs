@@ -99,7 +99,8 @@ struct State {
 }
 
 impl State {
-    /// Records a request and picks its response; the last response is repeated.
+    /// Records a request, with the time and memory of the watched process, and returns its response. After the last
+    /// response of the plan that one is repeated; `None` if no run has begun.
     fn answer(&mut self, request: Request, arrived: Instant) -> Option<Arc<Vec<u8>>> {
         let number = self.seen.arrivals.len();
         self.seen.arrivals.push(arrived);
@@ -113,7 +114,7 @@ impl State {
 }
 
 impl Server {
-    /// Starts the server on a free port of this machine.
+    /// Starts the server on a free port of this machine. It has no plan until [`Server::begin`].
     pub fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("failed to listen")?;
         let base_url = format!("http://{}", listener.local_addr().context("failed to listen")?);
@@ -134,7 +135,8 @@ impl Server {
         &self.base_url
     }
 
-    /// Begins a run with this plan, and forgets what was recorded before.
+    /// Begins a run with this plan, forgets what was recorded before, and ends the watch. All responses are built here,
+    /// so that none is built while a subject is timed.
     pub fn begin(&self, plan: Plan) {
         let answers = match plan {
             Plan::Text => vec![sse::text()],
@@ -172,12 +174,12 @@ impl Server {
         *lock(&self.state) = State { answers, seen: Seen::default(), watched: None };
     }
 
-    /// Records the processor time of this process with each request from now on.
+    /// Records processor time and memory of this process with each request, until the next run begins.
     pub fn watch(&self, process: u32) {
         lock(&self.state).watched = Some(process);
     }
 
-    /// Ends a run and returns what the server recorded.
+    /// Ends a run and returns what the server recorded. Requests that come later still get the responses of the plan.
     pub fn end(&self) -> Seen {
         std::mem::take(&mut lock(&self.state).seen)
     }
@@ -188,7 +190,8 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Responds to the requests of one connection until the client closes it.
+/// Responds to the requests of one connection until the client closes it. Only requests for a message are recorded and
+/// follow the plan.
 fn serve(stream: TcpStream, state: &Mutex<State>) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut writer = stream.try_clone()?;
@@ -218,7 +221,7 @@ pub const PAGE_PATH: &str = "/page";
 /// The size of the page.
 pub const PAGE_BYTES: usize = 5 << 20;
 
-/// Returns the bytes of a complete HTTP response.
+/// The page: HTML of exactly [`PAGE_BYTES`], padded with spaces at its end.
 static PAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut page =
         String::from("<!DOCTYPE html><html><head><title>A page</title></head><body><h1>A page</h1>");
@@ -239,7 +242,7 @@ static PAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     page.into_bytes()
 });
 
-/// Returns the bytes of a complete HTTP response.
+/// Returns the bytes of a complete HTTP response with this content type.
 fn reply(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes =
         format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len())
@@ -248,7 +251,7 @@ fn reply(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Reads one request; `None` if the connection ends between two.
+/// Reads one request with its body; `None` if the connection ends between two.
 fn read_request(reader: &mut impl BufRead) -> Result<Option<Request>> {
     let Some(line) = read_line(reader)? else { return Ok(None) };
     let mut request = Request { line, ..Request::default() };
@@ -271,7 +274,7 @@ fn read_request(reader: &mut impl BufRead) -> Result<Option<Request>> {
     Ok(Some(request))
 }
 
-/// Reads a chunked body to its end.
+/// Reads a chunked body to its end and returns it without the chunk framing.
 fn read_chunks(reader: &mut impl BufRead) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {
@@ -288,7 +291,7 @@ fn read_chunks(reader: &mut impl BufRead) -> Result<Vec<u8>> {
     }
 }
 
-/// Reads one line without its end; `None` at the end of the stream.
+/// Reads one line without its end, at most 64 KB of it; `None` at the end of the stream.
 fn read_line(reader: &mut impl BufRead) -> Result<Option<String>> {
     let mut line = Vec::new();
     if reader.by_ref().take(64 * 1024).read_until(b'\n', &mut line)? == 0 {

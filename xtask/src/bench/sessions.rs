@@ -27,8 +27,8 @@ const RECENT: usize = 200;
 const EARLY: usize = 10;
 
 impl Bench<'_> {
-    /// Measures the processor time of late turns of a long session as a multiple of early ones. Children do not
-    /// count.
+    /// Measures the processor time of late turns of a long session as a multiple of early ones. The time of children
+    /// does not count.
     pub(super) fn own_growth(&self) -> Result<Row> {
         let turns = self.effort.long_turns;
         let mut figures = vec![];
@@ -43,7 +43,8 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Times, figures, None, Budget::AtMost(FLAT)))
     }
 
-    /// Measures a session that resumes a file of 100 MB: the time to its first request, and its memory.
+    /// Measures a session of Lathe that resumes a file of 100 MB: the time to its first request, and its peak memory.
+    /// Writes the file before each run and removes it at the end.
     pub(super) fn large_resume(&self) -> Result<[Row; 2]> {
         let lathe = self.subjects().next().context("there is always Lathe")?;
         let others = self.subjects().count() - 1;
@@ -79,7 +80,8 @@ impl Bench<'_> {
         ])
     }
 
-    /// Returns the path for a session file of the working folder.
+    /// Returns the path for the session file of the working folder, and creates its folder. The folder is named as
+    /// Lathe names it.
     fn transcript(&self) -> Result<std::path::PathBuf> {
         let work = self.place.path("work").canonicalize().context("the working folder is gone")?;
         let key: String =
@@ -90,7 +92,8 @@ impl Bench<'_> {
     }
 }
 
-/// Returns how many times more processor time a late turn takes than an early one.
+/// Returns how many times more processor time the last [`ENDS`] turns take than as many after the turn [`EARLY`];
+/// `None` with too few readings, or if the early ones took no measurable time.
 fn growth_of(readings: &[Duration]) -> Option<f64> {
     if readings.len() < EARLY + 2 * ENDS {
         return None;
@@ -100,7 +103,7 @@ fn growth_of(readings: &[Duration]) -> Option<f64> {
     (early > 0.0).then(|| used(readings.len() - 1 - ENDS) / early)
 }
 
-/// Writes a session file: turns up to the size, a compaction, and more turns.
+/// Writes a session file: turns up to [`BYTES`], a compaction, and [`RECENT`] more turns.
 fn write_large(path: &std::path::Path) -> Result<()> {
     let mut out = BufWriter::new(File::create(path).context("failed to write the large transcript")?);
     let mut log = Log { last: None, records: 0 };
@@ -122,7 +125,7 @@ struct Log {
 }
 
 impl Log {
-    /// Writes a prompt, a call, its result and a response. Returns the number of bytes.
+    /// Writes a prompt, a call, its result and a response. Returns the number of bytes written.
     fn turn(&mut self, out: &mut impl Write) -> Result<usize> {
         let call = format!("toolu_{}", self.records);
         let output = "a line of the output of some command\n".repeat(60);
@@ -152,7 +155,7 @@ impl Log {
         self.add(out, json!({ "type": "assistant", "message": message, "apiBlockIndex": 0 }))
     }
 
-    /// Writes a compaction boundary and its summary. The conversation continues after them.
+    /// Writes a compaction boundary, which has no parent, and its summary. The conversation continues after them.
     fn compaction(&mut self, out: &mut impl Write) -> Result<()> {
         self.last = None;
         let metadata = json!({ "trigger": "auto", "preTokens": 150_000 });
@@ -164,7 +167,8 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a record with the fields that link it to the one before. Returns its number of bytes.
+    /// Writes a record with the fields that link it to the one before, which must be written already. Returns its
+    /// number of bytes.
     fn add(&mut self, out: &mut impl Write, mut record: Value) -> Result<usize> {
         self.records += 1;
         let uuid = format!("{:08x}-0000-4000-8000-{:012x}", self.records, self.records);

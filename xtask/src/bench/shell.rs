@@ -23,7 +23,8 @@ const EMPTY: f64 = 1.1;
 const FULL: f64 = 1.2;
 
 impl Bench<'_> {
-    /// The rows for an empty and for a full file.
+    /// Measures a tool turn with an empty and with a full `.bashrc`; the floor of both is the turn without one. Removes
+    /// the file at the end.
     pub(super) fn shell_files(&self) -> Result<[Row; 2]> {
         let turns = self.effort.turns;
         let path = self.place.path("home").join(".bashrc");
@@ -54,7 +55,7 @@ impl Bench<'_> {
     }
 }
 
-/// Functions of a usual size, and an alias for each tenth.
+/// Returns the text of the full file: [`FUNCTIONS`] functions of a usual size, and an alias for each tenth.
 fn functions() -> String {
     let mut text = String::new();
     for number in 0..FUNCTIONS {

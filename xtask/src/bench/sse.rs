@@ -17,18 +17,18 @@ pub fn text() -> Vec<u8> {
     message("msg_text", &block, &[delta], "end_turn")
 }
 
-/// Returns a response with a call of the shell, the `number`th of the session.
+/// Returns a response with the `number`th call of the shell in the session, which prints a word.
 pub fn echo(number: usize) -> Vec<u8> {
     call(number, "Bash", &json!({ "command": "echo hi", "description": "Print a word" }))
 }
 
-/// Returns a response with a call that writes a new file.
+/// Returns a response with a call that writes a new file in `folder`; `number` makes file and call unique.
 pub fn write(number: usize, folder: &Path) -> Vec<u8> {
     let file = folder.join(format!("{number:06}"));
     call(number, "Write", &json!({ "file_path": file, "content": "x" }))
 }
 
-/// Returns a response with a call of any tool.
+/// Returns a response with a call of any tool; `number` makes its id unique in the session.
 pub fn call(number: usize, tool: &str, input: &Value) -> Vec<u8> {
     let block = json!({ "type": "tool_use", "id": format!("toolu_{number:06}"), "name": tool, "input": {} });
     let delta = json!({ "type": "input_json_delta", "partial_json": input.to_string() });

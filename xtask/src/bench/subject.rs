@@ -31,7 +31,8 @@ impl Subject {
         Self { name: name.to_owned(), words }
     }
 
-    /// Returns a subject from one string, split at spaces; the name is the file name of its first word.
+    /// Returns a subject from one string, split at spaces; the name is the file name of its first word. An empty string
+    /// is an error.
     pub fn peer(command: &str) -> Result<Self> {
         let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
         let first = words.first().context("--peer needs a command")?;
@@ -40,7 +41,7 @@ impl Subject {
         Ok(Self { name, words })
     }
 
-    /// Returns the command for a session with one prompt.
+    /// Returns the command for a session with one prompt that may run `echo`.
     pub fn session(&self, place: &Place, prompt: &str, detail: Detail) -> Command {
         let mut command = self.bare(place);
         command.args(["-p", prompt, "--output-format", "stream-json", "--verbose"]);
@@ -54,14 +55,15 @@ impl Subject {
         command
     }
 
-    /// Returns the command for a session that is resumed.
+    /// Returns the command for a session that is resumed by its id, with one more prompt.
     pub fn resumed(&self, place: &Place, session: &str) -> Command {
         let mut command = self.session(place, "go", Detail::Messages);
         command.args(["--resume", session]);
         command
     }
 
-    /// Returns the command for a session on pipes that asks its host before files are written.
+    /// Returns the command for a session on pipes that asks its host before files are written; `folder` is one of its
+    /// folders.
     pub fn asked(&self, place: &Place, folder: &Path) -> Command {
         let mut command = self.bare(place);
         command.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
@@ -70,7 +72,7 @@ impl Subject {
         command
     }
 
-    /// A session on pipes that may run every command.
+    /// Returns the command for a session on pipes that may run every shell command.
     pub fn talking(&self, place: &Place) -> Command {
         let mut command = self.bare(place);
         command.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
@@ -78,7 +80,8 @@ impl Subject {
         command
     }
 
-    /// Returns the command for a session whose permission rules come from a settings file.
+    /// Returns the command for a session without permissions of its own; the caller adds the settings file with its
+    /// rules.
     pub fn denied(&self, place: &Place) -> Command {
         let mut command = self.bare(place);
         command.args(["-p", "go", "--output-format", "stream-json", "--verbose"]);
@@ -93,7 +96,7 @@ impl Subject {
         command
     }
 
-    /// Returns the command with the program's own words and nothing else.
+    /// Returns the command with the program's own words and nothing else, in the environment of the run.
     fn bare(&self, place: &Place) -> Command {
         let mut command = place.command(&self.words[0]);
         command.args(&self.words[1..]);
@@ -108,7 +111,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Creates the folders of a run; the programs will use the server at `base_url`.
+    /// Creates the folders of a run, which are removed with this value; the programs will use the server at `base_url`.
     pub fn new(base_url: String) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("bench-").tempdir().context("failed to make a folder")?;
         for folder in ["home", "work"] {
@@ -117,12 +120,12 @@ impl Place {
         Ok(Self { dir, base_url })
     }
 
-    /// Returns a path inside the folder of the run.
+    /// Returns a path inside the folder of the run; it need not exist.
     pub fn path(&self, name: &str) -> std::path::PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The address of the server.
+    /// Returns the address of the server.
     pub fn base_url(&self) -> &str {
         &self.base_url
     }

@@ -23,7 +23,7 @@ const PEAK: f64 = 12.0;
 const KEPT: f64 = 8.0;
 
 impl Bench<'_> {
-    /// The time of a page, the peak of memory, and what is kept of it.
+    /// Measures the time of a page, the peak of memory, and what is kept of it. Only Lathe is measured.
     pub(super) fn large_page(&self) -> Result<[Row; 3]> {
         let page = format!("{}{PAGE_PATH}", self.place.base_url());
         let settings = self.place.path("web-settings.json");
@@ -69,7 +69,8 @@ impl Bench<'_> {
         ])
     }
 
-    /// How much larger the session is at its last request than at its first.
+    /// Returns how many megabytes larger the session is at its last request than at its first; `None` if `/proc` does
+    /// not have it.
     fn kept(&self, mut command: Command, plan: Plan) -> Result<Option<f64>> {
         self.server.begin(plan);
         process::run_watched(&mut command, |pid| self.server.watch(pid))?.must_be_good("lathe")?;

@@ -18,12 +18,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number from 0 up to but not including `bound`.
+    /// Returns a number from 0 up to but not including `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
-    /// Returns an id of the form that sessions have.
+    /// Returns an id of the form that sessions have, a UUID of version 4.
     pub fn uuid(&mut self) -> String {
         let (a, b) = (self.next(), self.next());
         format!(

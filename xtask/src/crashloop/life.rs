@@ -85,7 +85,8 @@ impl<'a> Life<'a> {
         Ok(Self { child, stdin, tee, told: Told::default(), prompt, new_uuid })
     }
 
-    /// Runs this process until it ends or is killed. Returns what it told its host.
+    /// Runs this process until it ends or is killed, and returns what it told its host and how it ended. Afterwards the
+    /// process is gone in any case. A process that was not killed must end with success.
     pub fn live(mut self, kill: Kill) -> Result<(Told, End)> {
         let outcome = self.talk(kill);
         // Whatever went wrong, the process must not stay.
@@ -98,7 +99,8 @@ impl<'a> Life<'a> {
         Ok((self.told, end))
     }
 
-    /// Sends prompts and reads frames until the process ends, or until the planned moment, at which it is killed.
+    /// Sends prompts and reads frames until the process ends, or until the planned moment, at which it is killed. Fails
+    /// if it says nothing for [`SILENCE`] or leaves before all prompts are done.
     fn talk(&mut self, kill: Kill) -> Result<End> {
         let mut deadline = match kill {
             Kill::After(time) => Some(Instant::now() + time),
@@ -133,7 +135,8 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Takes the complete lines out of `waiting` and handles each.
+    /// Takes the complete lines out of `waiting`, copies each to the evidence and handles its frame. A last line
+    /// without an end stays in `waiting`.
     fn take_lines(&mut self, waiting: &mut Vec<u8>) -> Result<()> {
         while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = waiting.drain(..=end).collect();
@@ -145,7 +148,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Checks a frame and notes what it tells. A result is followed by the next prompt.
+    /// Checks a frame and adds what it tells to `told`. The result of a prompt is followed by the next prompt; that of
+    /// a notice is not.
     fn take(&mut self, frame: &Value) -> Result<()> {
         let session = frame["session_id"].as_str().unwrap_or_default();
         let known = self.told.session.get_or_insert_with(|| session.to_owned());
@@ -174,7 +178,8 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Sends the next prompt, or lets the session end.
+    /// Sends the next prompt, or closes the input after the last, so that the session ends. A process that was just
+    /// killed is not an error.
     fn ask(&mut self) -> Result<()> {
         if self.prompt == PROMPTS {
             self.stdin = None;
@@ -191,7 +196,7 @@ impl<'a> Life<'a> {
     }
 }
 
-/// Waits for something to read, or the end of the pipe; returns false when the time is over.
+/// Waits until there is something to read, or the end of the pipe; returns false when the time is over.
 fn is_readable(stdout: &impl std::os::fd::AsFd, limit: Duration) -> Result<bool> {
     let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };
     let mut fds = [PollFd::new(stdout, PollFlags::IN)];

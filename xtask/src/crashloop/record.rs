@@ -29,7 +29,8 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Reads a file; a missing one is empty. Fails if an id occurs twice or a link leads nowhere.
+    /// Reads a file; a missing one is empty. Lines that are not JSON are counted as torn. Fails if an id occurs twice
+    /// or a link leads nowhere.
     pub fn read(path: &Path) -> Result<Self> {
         let mut transcript = Self::default();
         let bytes = fs::read(path).unwrap_or_default();
@@ -42,7 +43,8 @@ impl Transcript {
         Ok(transcript)
     }
 
-    /// Checks a record against those before it, and notes its calls and results.
+    /// Checks a record against those before it, and adds what it tells of costs, tasks, calls and results. Records must
+    /// be added in the order of the file.
     fn add(&mut self, record: &Value) -> Result<()> {
         if record["type"] == "cost-state" {
             self.cost = record["totalCostUSD"].as_f64().unwrap_or(0.0);
@@ -66,8 +68,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Checks that every effect of a tool belongs to a recorded call and happened once, that no call failed, and that
-    /// every call with a result had its effect.
+    /// Checks in the working folder that every effect of a tool belongs to a recorded call and happened once, that no
+    /// call failed, and that every call with a result had its effect. What tasks leave behind is not checked here.
     pub fn check_effects(&self, folder: &Path) -> Result<()> {
         let log = fs::read_to_string(folder.join(EFFECTS)).unwrap_or_default();
         let mut done = HashSet::new();
@@ -99,7 +101,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Returns whether a call of this process has no result, because a kill lost it.
+    /// Returns whether a call of the process number `life` has no result. Calls are recognised by their ids,
+    /// `toolu_<life>_…`, which `script.rs` gives them.
     pub fn has_lost_call(&self, life: u32) -> bool {
         let prefix = format!("toolu_{life}_");
         self.calls.iter().any(|call| call.starts_with(&prefix) && !self.results.contains_key(call))

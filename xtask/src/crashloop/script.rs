@@ -37,8 +37,8 @@ pub enum Tasks {
     Some,
 }
 
-/// Returns the model's script for a process that begins with the prompt `first`. `lost` says whether an earlier
-/// call lacks its result, which the first request then has to mention.
+/// Returns the model's script for the process number `life`, which begins with the prompt `first`. `lost` says whether
+/// an earlier call lacks its result, which the first request then has to mention.
 pub fn of_life(life: u32, first: u32, lost: Lost, tasks: Tasks) -> Value {
     let mut turns: Vec<Value> = (first..PROMPTS).flat_map(|prompt| of_prompt(life, prompt, tasks)).collect();
     if lost == Lost::Call
@@ -52,7 +52,8 @@ pub fn of_life(life: u32, first: u32, lost: Lost, tasks: Tasks) -> Value {
     json!({ "turns": turns, "at_end": "error" })
 }
 
-/// Returns the three responses to one prompt. Every call has an effect on disk by which it can be recognised.
+/// Returns the three responses to one prompt. Every call has an effect on disk by which it can be recognised, and an id
+/// of the form `toolu_<life>_<prompt>_<call>`, which `record.rs` and `trial.rs` read.
 fn of_prompt(life: u32, prompt: u32, tasks: Tasks) -> [Value; 3] {
     let id = |call: &str| format!("toolu_{life}_{prompt}_{call}");
     let (command, file, edit) = (id("bash"), id("write"), id("edit"));
@@ -87,7 +88,7 @@ fn of_prompt(life: u32, prompt: u32, tasks: Tasks) -> [Value; 3] {
     ]
 }
 
-/// Returns the content of a call's file, before (`old`) or after (`new`) its change.
+/// Returns the content of the file that the call `file_call` writes, before (`old`) or after (`new`) its change.
 pub fn content(file_call: &str, age: &str) -> String {
     format!("{file_call} is {age}\n").repeat(40)
 }

@@ -11,7 +11,8 @@ pub const COOKIE: &str = "LATHE_CRASHLOOP";
 /// How long the kernel and the supervisors may take to clear up, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Waits until no process has the cookie. Returns the command lines of those that still do.
+/// Waits until no process has the cookie, at most [`LIMIT`]. Returns the command lines of those that still have it;
+/// empty if all are gone.
 pub fn wait_until_gone(cookie: &str) -> Vec<String> {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -23,7 +24,8 @@ pub fn wait_until_gone(cookie: &str) -> Vec<String> {
     }
 }
 
-/// Returns the command lines of the processes whose environment has the cookie, except this one.
+/// Returns the command lines of the processes whose environment has the cookie, except this one. A process whose
+/// environment cannot be read is left out: it is another user's or has ended.
 fn scan(cookie: &str) -> Vec<String> {
     let wanted = format!("{COOKIE}={cookie}");
     let own = std::process::id();

@@ -19,7 +19,8 @@ pub struct TaskRecords {
 }
 
 impl TaskRecords {
-    /// Takes in a record. Fails if an end is recorded or told twice.
+    /// Adds what a record tells of tasks. Fails if a start or an end is recorded twice, or an end is told twice or
+    /// before it was recorded.
     pub fn add(&mut self, record: &Value) -> Result<()> {
         if let Some(task) = record["toolUseResult"]["backgroundTaskId"].as_str() {
             ensure!(self.started.insert(task.to_owned()), "the task {task} started twice");
@@ -44,7 +45,7 @@ impl TaskRecords {
         Ok(())
     }
 
-    /// Returns the tasks that have a start and no end.
+    /// Returns the tasks that have a start and no end. After a process has ended these are the lost ones.
     pub fn lost(&self) -> BTreeSet<String> {
         self.started.difference(&self.ended).cloned().collect()
     }
@@ -72,7 +73,7 @@ pub struct ToldOfTasks {
 }
 
 impl ToldOfTasks {
-    /// Takes in a frame. Fails if an end is told twice.
+    /// Adds what a frame tells of tasks. Fails if an end is told twice, or a lost task is not told as stopped.
     pub fn add(&mut self, frame: &Value) -> Result<()> {
         match frame["subtype"].as_str() {
             Some("init") => self.has_begun = true,
@@ -92,7 +93,9 @@ impl ToldOfTasks {
         Ok(())
     }
 
-    /// Checks what a life told against what the life before it had left behind.
+    /// Checks what a life told its host against `left`, what the life before it had left behind: every lost task
+    /// exactly once and before the first init frame, and no other end again. A life that was killed before that frame
+    /// may have told fewer.
     pub fn check(&self, left: &TaskRecords) -> Result<()> {
         let (lost, told) = (left.lost(), self.before.iter().cloned().collect::<BTreeSet<_>>());
         // A life that was killed before its first init frame may not have come so far.
@@ -104,7 +107,7 @@ impl ToldOfTasks {
     }
 }
 
-/// The task that a notice is about.
+/// Returns the id of the task that a notice is about; `None` if the notice names none.
 fn task_of(notice: &str) -> Option<&str> {
     let (_, rest) = notice.split_once("<task-id>")?;
     Some(rest.split_once("</task-id>")?.0)

@@ -81,7 +81,8 @@ pub struct Trial<'a> {
     tally: Tally,
 }
 
-/// Runs a session without a kill and returns how long it took, from which the moments of kills are chosen.
+/// Runs a session without a kill, with all checks, and returns how long it took, from which the moments of kills are
+/// chosen.
 pub fn calm_session(binary: &Path) -> Result<Duration> {
     let mut trial = Trial::new(binary, Dice::new(1), Duration::ZERO, Tasks::None)?;
     let started = Instant::now();
@@ -91,7 +92,7 @@ pub fn calm_session(binary: &Path) -> Result<Duration> {
 }
 
 impl<'a> Trial<'a> {
-    /// Prepares the folders of a session that has not begun.
+    /// Creates the folders of a session that has not begun. `calm` is the time that an undisturbed session takes.
     pub fn new(binary: &'a Path, mut dice: Dice, calm: Duration, tasks: Tasks) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("lathe-crashloop-").tempdir()?;
         for folder in ["work", "home/.claude"] {
@@ -115,7 +116,8 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Starts, kills and resumes the session until all prompts are done.
+    /// Runs the session through all its lives and returns its counts. Its folder is removed if it passed, and kept if
+    /// it did not.
     pub fn run(mut self) -> Result<Tally> {
         let outcome = self.lives();
         let tally = self.tally;
@@ -136,7 +138,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Chooses the next kill: half of them after a time, half after a number of lines.
+    /// Chooses the next kill: half of them after a time, half after a number of lines. After the first kill every third
+    /// life is left alone, and all after [`MOST_KILLS`].
     fn next_kill(&mut self) -> Kill {
         let rest = u64::from(PROMPTS - self.prompt);
         match self.tally.kills {
@@ -154,16 +157,17 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Runs one process of the session, and checks that it left no child behind.
+    /// Runs one process of the session. Checks what it told of tasks, that the model was told of the ends it is owed,
+    /// and that no child is left.
     fn live(&mut self, kill: Kill) -> Result<End> {
         let script = self.evidence("script.json");
         fs::write(&script, script::of_life(self.life, self.prompt, self.lost, self.tasks).to_string())?;
         let mut command = self.command(&["-p", "--input-format", "stream-json", "--replay-user-messages"])?;
         command.args(["--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits"]);
         command.args(["--allowedTools", "Bash", "--model", &format!("script:{}", script.display())]);
-        // A session that died before its first record starts as a new one.
         // What the last prompt leaves running must not hold the end.
         command.args(["--background", "stop"]);
+        // A session that died before its first record starts as a new one.
         let has_begun = fs::metadata(self.transcript()).is_ok_and(|file| file.len() > 0);
         command.args([if has_begun { "--resume" } else { "--session-id" }, &self.session]);
         let dice = &mut self.dice;
@@ -175,14 +179,15 @@ impl<'a> Trial<'a> {
         self.prompts_of_life = told.prompts;
         self.note(told)?;
         if self.prompts_of_life > 0 {
-            self.check_told()?;
+            self.check_owed_ends()?;
         }
         let left = survivors::wait_until_gone(&self.session);
         ensure!(left.is_empty(), "processes are left: {}", left.join("; "));
         Ok(end)
     }
 
-    /// Adds what a process told its host to what the session file must contain.
+    /// Adds what a process told its host to what the session file must contain. Fails if the session has another id or
+    /// its cost fell.
     fn note(&mut self, told: Told) -> Result<()> {
         if let Some(session) = &told.session {
             ensure!(*session == self.session, "the session became {session}");
@@ -196,8 +201,9 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Checks the files after a kill, and counts it.
-    fn check_told(&self) -> Result<()> {
+    /// Checks that the model was told of the end of every task that the last kill left lost or untold. Only to be
+    /// called after a prompt, because notices go with one.
+    fn check_owed_ends(&self) -> Result<()> {
         let now = Transcript::read(&self.transcript())?.tasks;
         let mut owed = self.left.untold();
         owed.append(&mut self.left.lost());
@@ -206,7 +212,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Checks the files after a kill, and counts it.
+    /// Checks the files after a kill, counts it, and keeps what the next life must repair: lost calls and tasks.
     fn check_after_kill(&mut self) -> Result<()> {
         self.tally.kills += 1;
         let transcript = self.check_files()?;
@@ -218,8 +224,8 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Checks the session file: everything that was shown is in it, no more lines are torn than processes were
-    /// killed, and every effect happened once.
+    /// Reads and checks the session file: everything that was shown is in it, no more lines are torn than processes
+    /// were killed, and every effect happened once. Sets the number of torn lines in the tally.
     fn check_files(&mut self) -> Result<Transcript> {
         let transcript = Transcript::read(&self.transcript())?;
         if let Some(lost) = self.told_uuids.iter().find(|uuid| !transcript.uuids.contains(*uuid)) {
@@ -242,7 +248,8 @@ impl<'a> Trial<'a> {
         Ok(transcript)
     }
 
-    /// Checks the finished session: its files are whole, and Lathe's own check agrees.
+    /// Checks the finished session: all prompts are done, its files are whole, no task lacks its end, and `lathe
+    /// sessions verify` agrees.
     fn check_end(&mut self) -> Result<()> {
         ensure!(self.prompt == PROMPTS, "{} of {PROMPTS} prompts are done", self.prompt);
         let transcript = self.check_files()?;
@@ -270,7 +277,8 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Returns the command for the program with a clean environment; stderr goes to the evidence.
+    /// Returns the command for the program in the working folder with a clean environment and the cookie of the
+    /// session; stderr goes to the evidence.
     fn command(&self, words: &[&str]) -> Result<Command> {
         let stderr = File::options().create(true).append(true).open(self.evidence("stderr.txt"))?;
         let mut command = Command::new(self.binary);
@@ -286,12 +294,14 @@ impl<'a> Trial<'a> {
         Ok(command)
     }
 
-    /// Returns the path of a file with evidence about the current process.
+    /// Returns the path of a file with evidence about the current process; the number of its life is a part of the
+    /// name.
     fn evidence(&self, name: &str) -> PathBuf {
         self.dir.path().join(format!("life-{}.{name}", self.life))
     }
 
-    /// Returns the path of the session file, which is the only one in the home folder.
+    /// Returns the path of the session file, which is in the only project folder of the home; a path that does not
+    /// exist if no process has made it yet.
     fn transcript(&self) -> PathBuf {
         let projects = self.dir.path().join("home/.claude/projects");
         let name = format!("{}.jsonl", self.session);
@@ -299,7 +309,8 @@ impl<'a> Trial<'a> {
         found.map_or(projects, |project| project.path()).join(name)
     }
 
-    /// Keeps the folder if the session failed, and adds its path to the error.
+    /// Removes the folder of a session that passed. For one that failed keeps it, and adds its path and the last stderr
+    /// to the error.
     fn finish(self, outcome: Result<()>) -> Result<()> {
         outcome.map_err(|error| {
             let last_words =

@@ -8,7 +8,8 @@ use super::{Findings, SourceFile};
 const LOCK_PACKAGES: usize = 360;
 const BINARY_BYTES: u64 = 22 * 1024 * 1024;
 
-/// Reports both figures and fails if one exceeds its budget.
+/// Reports both figures as notes, and as complaints if they exceed their budgets. `binary_bytes` is `None` if there is
+/// no release build, which is only noted.
 pub fn check(files: &[SourceFile], binary_bytes: Option<u64>) -> Findings {
     let mut findings = Findings::default();
     if let Some(lock) = files.iter().find(|file| file.path == "Cargo.lock") {

@@ -11,7 +11,8 @@ const MAX_CELLS: usize = 16;
 const CELL_TYPES: [&str; 8] =
     ["Mutex<", "RwLock<", "RefCell<", "OnceLock<", "OnceCell<", "ArcSwap<", "watch::Sender<", "Atomic"];
 
-/// Counts the cells and checks their documentation.
+/// Counts the cells in `agent` and complains about too many, and about one whose comment does not say who writes and
+/// who reads it.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     let mut count = 0;
@@ -44,7 +45,7 @@ fn is_agent_source(file: &SourceFile) -> bool {
     file.path.starts_with("crates/agent/src/") && file.is_rust() && !file.is_test()
 }
 
-/// Returns the line and the documentation of every field that is a cell.
+/// Returns the line, from 1, and the documentation of every field that is a cell, outside of tests.
 fn cells(source: &str) -> Vec<(usize, String)> {
     let code = Code::new(source);
     let tests = code.test_modules();

@@ -63,7 +63,8 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("transcript", "reqwest", "transcript knows no model"),
 ];
 
-/// Compares the dependencies of every package of the workspace with the table.
+/// Compares the dependencies of every package of the workspace with the table. A package without a row is a complaint;
+/// metadata of another form is an error.
 pub fn check(metadata: &Value) -> Result<Findings> {
     let mut findings = Findings::default();
     let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
@@ -90,12 +91,13 @@ pub fn check(metadata: &Value) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Returns the name of a package in the table, without `lathe-`.
+/// Returns the name that a package has in the table: without `lathe-`.
 fn room_name(package: &str) -> &str {
     package.strip_prefix("lathe-").unwrap_or(package)
 }
 
-/// Returns the complaint about a dependency on another crate of the workspace; `None` if the table allows it.
+/// Returns the complaint about a dependency on another crate of the workspace; `None` if the table allows it, or if it
+/// is for tests and allowed there.
 fn own_crate(room: &Room, target: &str, is_for_tests: bool) -> Option<String> {
     // A crate may name itself as a dev-dependency, to test with its own features.
     let allowed = match room.may_use {
@@ -110,7 +112,7 @@ fn own_crate(room: &Room, target: &str, is_for_tests: bool) -> Option<String> {
 }
 
 /// Returns the complaint about a dependency on a crate from outside that only some crates may use; `None` if it is
-/// allowed.
+/// allowed, as it always is for tests.
 fn outside_crate(room: &Room, target: &str, is_for_tests: bool) -> Option<String> {
     if is_for_tests {
         return None;

@@ -44,7 +44,8 @@ impl Exceptions {
     }
 }
 
-/// Reads the list. An entry without a reason is an error.
+/// Reads the list; empty lines and lines with `#` are skipped. An entry without a reason, or of an unknown kind, is an
+/// error that names its line.
 pub fn parse(text: &str) -> Result<Exceptions> {
     let mut entries = Exceptions::default();
     for (number, line) in text.lines().enumerate() {
@@ -61,7 +62,7 @@ pub fn parse(text: &str) -> Result<Exceptions> {
     Ok(entries)
 }
 
-/// Reads an entry about the name of a type. The reason is required.
+/// Returns the name of an entry about the name of a type, `NAME REASON`. The reason is required.
 fn shared_name(line: &str) -> Result<String> {
     let (name, reason) = line.trim().split_once(' ').context("the reason is missing")?;
     if reason.trim().is_empty() {
@@ -70,7 +71,7 @@ fn shared_name(line: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// Reads an entry about a file or function. The reason is required.
+/// Reads an entry about a file or function, `KIND PATH LINES REASON`. The reason is required.
 fn entry(line: &str) -> Result<Exception> {
     let mut words = line.split_whitespace();
     let kind = match words.next() {

@@ -14,7 +14,8 @@ use super::{Findings, SourceFile};
 /// Crates whose types no other crate of the product uses.
 const NOT_COUNTED: [&str; 1] = ["testkit"];
 
-/// Finds names that several crates export.
+/// Complains about names that several crates export, unless they are excused, and about excuses that are not needed any
+/// more.
 pub fn check(files: &[SourceFile], exceptions: &Exceptions) -> Findings {
     let mut exporters: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for name in crates(files) {
@@ -45,7 +46,7 @@ pub fn check(files: &[SourceFile], exceptions: &Exceptions) -> Findings {
     findings
 }
 
-/// Returns the names of the crates whose exports are compared.
+/// Returns the names of the crates whose exports are compared: those with a `lib.rs`, except [`NOT_COUNTED`].
 fn crates(files: &[SourceFile]) -> impl Iterator<Item = &str> {
     let roots =
         files.iter().filter_map(|file| file.path.strip_prefix("crates/")?.strip_suffix("/src/lib.rs"));
@@ -75,7 +76,8 @@ fn exported_types(files: &[SourceFile], name: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the types that `pub use` names, if they are the crate's own.
+/// Returns the types that the path of a `pub use` names; none if it begins with another crate. Functions and constants
+/// are left out, which have no name with a capital letter at its beginning and a small one.
 fn own_types(path: &str) -> Vec<String> {
     let path = path.trim_end_matches(';');
     if path.starts_with("lathe_") || path.starts_with("tokio") || path.starts_with("serde") {
@@ -92,7 +94,7 @@ fn own_types(path: &str) -> Vec<String> {
     names.filter(is_type).map(|name| name.rsplit(' ').next().unwrap_or(name).to_owned()).collect()
 }
 
-/// Returns the name of a type that a line declares.
+/// Returns the name of the type that a line declares, given without `pub`; `None` if it declares none.
 fn declared_type(line: &str) -> Option<String> {
     let line = line.strip_prefix("unsafe ").unwrap_or(line);
     let rest = ["struct ", "enum ", "trait ", "type ", "union "]

@@ -17,7 +17,7 @@ const LISTS: &[(&str, &str)] = &[
     ("NotYet", "### Flags that are refused"),
 ];
 
-/// Compares the two lists and complains about each difference.
+/// Compares the two lists and complains about each difference, and about a list that is missing or empty.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     let text = |path: &str| files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
@@ -41,7 +41,8 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
-/// Returns the first long spelling of each flag, and its state.
+/// Returns the first long spelling of each flag in the table, and its state. Lines of another form and flags without a
+/// long spelling are left out.
 fn table_flags(text: &str) -> BTreeMap<String, String> {
     let rows = text.lines().filter_map(|line| line.trim().strip_prefix("flag(\"")?.strip_suffix("),"));
     rows.filter_map(|row| {
@@ -52,7 +53,8 @@ fn table_flags(text: &str) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// Returns each flag in code marks below one of the headings, and the state of that heading.
+/// Returns each flag in code marks below one of the headings, and the state of that heading. Flags below other headings
+/// are left out.
 fn document_flags(text: &str) -> BTreeMap<String, String> {
     let mut flags = BTreeMap::new();
     let mut state = None;

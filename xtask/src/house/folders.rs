@@ -14,7 +14,7 @@ const MAX_SIDE_BY_SIDE: usize = 24;
 /// The crate whose folders have an order.
 const ORDERED: &str = "crates/agent/src/";
 
-/// Checks the number of files in each folder, and the order of the folders of `agent`.
+/// Complains about folders with too many files, and about files of `agent` that use a folder before their own.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     side_by_side(files, &mut findings);
@@ -30,7 +30,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
-/// Complains about folders with too many source files.
+/// Adds complaints about folders below a `src` with too many source files; tests and subfolders do not count.
 fn side_by_side(files: &[SourceFile], findings: &mut Findings) {
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is_rust() && !file.is_test()) {
@@ -47,13 +47,14 @@ fn side_by_side(files: &[SourceFile], findings: &mut Findings) {
     }
 }
 
-/// Returns the modules that a `lib.rs` declares, in the order of its lines.
+/// Returns the private modules that a `lib.rs` declares, in the order of its lines.
 fn modules(source: &str) -> Vec<String> {
     let names = source.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
     names.map(str::to_owned).collect()
 }
 
-/// Returns the places where a file names a module that comes before its own.
+/// Returns complaints about the places where a file names, outside of tests, a module that comes before its own in
+/// `order` or is not in it. A file whose own module is not declared is one complaint.
 fn backward_paths(file: &SourceFile, order: &[String]) -> Vec<String> {
     let place = |name: &str| order.iter().position(|module| module == name);
     let inside = file.path.trim_start_matches(ORDERED);

@@ -21,7 +21,8 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("--index", "-url"), "a registry address"),
 ];
 
-/// Searches every file for the forbidden words and for the path of this clone.
+/// Complains about every line with a forbidden word or with the path of this clone; a path of up to 8 bytes is not
+/// searched for, because it would match anywhere.
 pub fn check(files: &[SourceFile], root: &Path) -> Findings {
     let mut findings = Findings::default();
     let root = root.to_string_lossy();

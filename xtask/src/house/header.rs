@@ -4,7 +4,7 @@
 
 use super::{Findings, SourceFile};
 
-/// Requires a `//!` on the first line of every Rust file that is not a test.
+/// Complains about every Rust file, tests excepted, whose first line is not a `//!` with a text.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     for file in files.iter().filter(|file| file.is_rust() && !file.is_test()) {

@@ -8,7 +8,8 @@ const DOCUMENT: &str = "ARCHITECTURE.md";
 /// What holds an invariant besides a test file.
 const CHECKS: [&str; 3] = ["xtask house", "clippy fence", "cargo xtask bench"];
 
-/// Checks that each invariant names what holds it, and that every path in the document exists.
+/// Complains about each invariant that does not name what holds it, and about every path below `crates/` in the
+/// document that does not exist.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     let Some(document) = files.iter().find(|file| file.path == DOCUMENT) else {
@@ -56,7 +57,7 @@ fn invariants(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the texts between backquotes.
+/// Returns the texts between backquotes, which must be paired.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -39,7 +39,7 @@ fn is_agent_source(file: &SourceFile) -> bool {
     file.path.starts_with("crates/agent/src/") && file.is_rust() && !file.is_test()
 }
 
-/// Returns the line of every look-up outside of tests.
+/// Returns the line, from 1, of every look-up outside of tests and comments; a line with two occurs twice.
 fn lookups(source: &str) -> Vec<usize> {
     let code = Code::new(source);
     let tests = code.test_modules();
@@ -55,7 +55,8 @@ fn lookups(source: &str) -> Vec<usize> {
     found
 }
 
-/// Counts how often a line has `value["field"]`: a list of one string, as in `&["field"]`, has no value before it.
+/// Returns how often a line has `value["field"]`. A list of one string, as in `&["field"]`, has no value before it and
+/// does not count.
 fn indexed(line: &str) -> usize {
     let is_value_end = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b')' | b']' | b'?');
     let starts = line.match_indices("[\"").filter(|(at, _)| {

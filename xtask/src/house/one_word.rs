@@ -10,7 +10,7 @@ use super::{Findings, SourceFile};
 /// The crates that are checked.
 const CHECKED: [&str; 2] = ["crates/agent/src/", "crates/launch/src/"];
 
-/// Finds one-word types that other files can see and the glossary does not contain.
+/// Complains about one-word types that other files can see and the glossary does not contain.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     let document = files.iter().find(|file| file.path == "ARCHITECTURE.md");
@@ -30,7 +30,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
-/// Returns the words of the glossary, which are the first cells of its table.
+/// Returns the words of the glossary in small letters: the first cells of its table. Empty if the document has none.
 fn glossary(document: &str) -> BTreeSet<String> {
     let section = document.split("\n## Glossary").nth(1).unwrap_or_default();
     let section = section.split("\n## ").next().unwrap_or_default();
@@ -38,7 +38,8 @@ fn glossary(document: &str) -> BTreeSet<String> {
     cells.map(|cell| cell.trim().to_lowercase()).collect()
 }
 
-/// Returns the types that other files can see.
+/// Returns the names of types that other files can see, outside of tests: those declared with `pub` at the outermost
+/// level.
 fn visible_types(source: &str) -> Vec<String> {
     let code = Code::new(source);
     let tests = code.test_modules();

@@ -37,7 +37,8 @@ impl Code {
         Self(code)
     }
 
-    /// Returns every function that has a body, in order; a nested one comes after the one around it.
+    /// Returns every function that has a body, those in tests included, in order; a nested one comes after the one
+    /// around it.
     pub fn functions(&self) -> Vec<Function> {
         let mut found = Vec::new();
         for at in self.words("fn") {
@@ -92,8 +93,8 @@ impl Code {
         found
     }
 
-    /// Returns every item that is `pub` at the outermost level, from the word after `pub` to the `;` or `{` that ends
-    /// its head (for `use` with its names), in one line.
+    /// Returns every item that is `pub` at the beginning of a line and outside of tests, from the word after `pub` to
+    /// the `;` or `{` that ends its head (for `use` with its names), in one line.
     pub fn public_items(&self) -> Vec<String> {
         let tests = self.test_modules();
         let mut found = Vec::new();
@@ -115,7 +116,7 @@ impl Code {
         found
     }
 
-    /// Returns the position of each whole word.
+    /// Returns the positions at which `word` stands as a whole word, in order.
     fn words(&self, word: &str) -> Vec<usize> {
         let mut found = Vec::new();
         let mut from = 0;
@@ -131,14 +132,16 @@ impl Code {
         found
     }
 
-    /// Returns the name after the position, white space skipped, and where it ends.
+    /// Returns the name after the position, white space skipped, and where it ends. The name is empty if something else
+    /// follows.
     fn name_from(&self, at: usize) -> (String, usize) {
         let start = at + self.0[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
         let end = start + self.0[start..].iter().take_while(|byte| is_name_byte(**byte)).count();
         (String::from_utf8_lossy(&self.0[start..end]).into_owned(), end)
     }
 
-    /// Returns the `{` that opens a body; `None` if a `;` comes first.
+    /// Returns the position of the next `{` outside of parentheses and brackets, which opens a body; `None` if a `;`
+    /// comes first or the text ends.
     fn body_start(&self, from: usize) -> Option<usize> {
         let mut depth = 0_usize;
         for (at, byte) in self.0.iter().enumerate().skip(from) {
@@ -228,7 +231,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Returns the position of `what` in `bytes`, searched from a position.
+/// Returns the first position of `what` in `bytes` at or after `from`; `None` if there is none.
 fn find(bytes: &[u8], what: &[u8], from: usize) -> Option<usize> {
     bytes.get(from..)?.windows(what.len()).position(|window| window == what).map(|at| at + from)
 }
@@ -258,7 +261,8 @@ fn is_raw_prefix(bytes: &[u8], at: usize) -> bool {
     matches!(bytes[at - 1], b'b' | b'c') && (at == 1 || !is_name_byte(bytes[at - 2]))
 }
 
-/// Returns the end of a block comment. Comments inside it are counted, because Rust nests them.
+/// Returns the end of the block comment that starts at `at`, or of the text if it is not closed. Comments inside it are
+/// counted, because Rust nests them.
 fn block_comment_end(bytes: &[u8], at: usize) -> usize {
     let mut depth = 0_usize;
     let mut here = at;
@@ -279,7 +283,8 @@ fn block_comment_end(bytes: &[u8], at: usize) -> usize {
     bytes.len()
 }
 
-/// Returns the end of a string literal, with escapes skipped.
+/// Returns the end of the string literal that starts at `at`, with escapes skipped; the end of the text (or one more)
+/// if it is not closed.
 fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut here = at + 1;
     while here < bytes.len() {
@@ -292,7 +297,7 @@ fn string_end(bytes: &[u8], at: usize) -> usize {
     bytes.len()
 }
 
-/// Returns the end of a raw string literal; `None` if none begins here.
+/// Returns the end of the raw string literal whose `r` is at `at`; `None` if none begins there.
 fn raw_string_end(bytes: &[u8], at: usize) -> Option<usize> {
     let hashes = bytes[at + 1..].iter().take_while(|byte| **byte == b'#').count();
     if bytes.get(at + 1 + hashes) != Some(&b'"') {
@@ -304,7 +309,8 @@ fn raw_string_end(bytes: &[u8], at: usize) -> Option<usize> {
     Some(end.map_or(bytes.len(), |found| found + close.len()))
 }
 
-/// Returns the end of a character literal, not of a lifetime: `'a'` and `'\n'`, but not `'a`.
+/// Returns the end of the character literal that starts at `at`, such as `'a'` and `'\n'`; `None` for a lifetime such
+/// as `'a`.
 fn char_end(bytes: &[u8], at: usize) -> Option<usize> {
     let first = *bytes.get(at + 1)?;
     if first == b'\\' {

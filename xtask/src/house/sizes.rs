@@ -43,7 +43,8 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Compares the size of one file or function with the limits and its exception.
+    /// Compares the size of one file or function with the limits, and adds a note or a complaint. Beyond the hard limit
+    /// its exception counts, which is noted as used.
     fn weigh(&mut self, kind: Kind, subject: &str, lines: usize, limits: &Limits) {
         if lines > limits.hard {
             let exception =
@@ -70,7 +71,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Complains about exceptions that are not needed any more, and returns all findings.
+    /// Adds a complaint for each exception that was not needed, and returns all findings. Must be called after
+    /// everything was weighed.
     fn finish(mut self) -> Findings {
         for entry in self.exceptions {
             if !self.used.contains(&entry) {

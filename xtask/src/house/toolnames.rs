@@ -60,7 +60,8 @@ pub struct AllowedPlace {
     names: Vec<String>,
 }
 
-/// Reads `xtask/tool-names.txt`. An entry without a reason is an error.
+/// Reads `xtask/tool-names.txt`; empty lines and lines with `#` are skipped. An entry without a reason is an error that
+/// names its line.
 pub fn parse(text: &str) -> Result<Vec<AllowedPlace>> {
     let mut places = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -73,7 +74,7 @@ pub fn parse(text: &str) -> Result<Vec<AllowedPlace>> {
     Ok(places)
 }
 
-/// Reads one entry of the list. The reason is required.
+/// Reads one entry of the list, `PATH NAME,… REASON`. The reason is required.
 fn place(line: &str) -> Result<AllowedPlace> {
     let mut words = line.split_whitespace();
     let path = words.next().context("the path is missing")?.to_owned();
@@ -84,7 +85,8 @@ fn place(line: &str) -> Result<AllowedPlace> {
     Ok(AllowedPlace { path, names })
 }
 
-/// Searches for names of tools outside of `tools`.
+/// Complains about names of tools in the code of shipped crates other than `tools`, unless their place is allowed, and
+/// about allowed names that are not used any more.
 pub fn check(files: &[SourceFile], allowed: &[AllowedPlace]) -> Findings {
     let names = tool_names(files);
     let mut findings = Findings::default();
@@ -121,7 +123,7 @@ pub fn check(files: &[SourceFile], allowed: &[AllowedPlace]) -> Findings {
     findings
 }
 
-/// Returns whether a file is code of a shipped crate other than `tools`.
+/// Returns whether a file is code, not a test, of a shipped crate other than `tools`.
 fn is_looked_at(file: &SourceFile) -> bool {
     let mut parts = file.path.split('/');
     let (folder, name, part) = (parts.next(), parts.next(), parts.next());
@@ -146,7 +148,8 @@ fn tool_names(files: &[SourceFile]) -> BTreeSet<String> {
     names
 }
 
-/// Returns the text that an expression stands for: a literal, or a constant of the same file.
+/// Returns the text that an expression stands for: a literal, or a constant of the same file. `None` if the constant is
+/// not found.
 fn value_of(expression: &str, source: &str) -> Option<String> {
     if let Some(rest) = expression.strip_prefix('"') {
         return rest.split('"').next().map(str::to_owned);

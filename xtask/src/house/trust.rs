@@ -70,7 +70,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
-/// Returns the variants of the enum.
+/// Returns the names of the variants of `ContentKind` in the source `text`; empty if the enum is not found.
 fn variants(text: &str) -> Vec<String> {
     let body = text.split_once("pub enum ContentKind {").and_then(|(_, rest)| rest.split_once('}'));
     let lines = body.map(|(body, _)| body).unwrap_or_default().lines().map(str::trim);
@@ -78,7 +78,7 @@ fn variants(text: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Returns the first cells of the table that follows the text naming the enum.
+/// Returns the kinds in the first cells of the table whose head begins with `| kind |`; empty if the document has none.
 fn rows(text: &str) -> Vec<String> {
     let lines = text.lines().skip_while(|line| !line.starts_with("| kind |"));
     let rows = lines.take_while(|line| line.starts_with('|'));

@@ -38,7 +38,8 @@ enum Kind {
     Rust,
 }
 
-/// Runs the tests of every folder below `conformance/`.
+/// Runs the tests of every folder below `conformance/` with the program at `binary`. A folder that cannot run counts as
+/// one failed test, and one whose runtime is missing as skipped, or failed in CI.
 pub fn run(repo: &Repo, binary: &Path) -> Result<Totals> {
     let folders = folders(&repo.root.join("conformance"))?;
     if folders.is_empty() {
@@ -73,7 +74,8 @@ pub fn run(repo: &Repo, binary: &Path) -> Result<Totals> {
     Ok(sum)
 }
 
-/// Returns the folders with tests, and what runs each, by the file that lists its dependencies.
+/// Returns the folders with tests, sorted, and what runs each, by the file that lists its dependencies. Empty if
+/// `parent` does not exist; a folder without such a file is left out.
 fn folders(parent: &Path) -> Result<Vec<(PathBuf, Kind)>> {
     let mut found = Vec::new();
     if !parent.is_dir() {
@@ -93,7 +95,7 @@ fn folders(parent: &Path) -> Result<Vec<(PathBuf, Kind)>> {
     Ok(found)
 }
 
-/// Reports a folder that cannot run because a program is missing: as skipped, or as failed in CI.
+/// Prints that a folder cannot run because a program is missing, and counts it: as skipped, or as failed in CI.
 fn left_out(name: &str, program: &str, missing: Missing) -> Totals {
     match missing {
         Missing::Skips => {
@@ -109,7 +111,7 @@ fn left_out(name: &str, program: &str, missing: Missing) -> Totals {
     }
 }
 
-/// Returns whether a program can be started.
+/// Returns whether the program can be started and its `--version` succeeds.
 fn starts(program: &str) -> bool {
     Command::new(program)
         .arg("--version")
@@ -155,8 +157,8 @@ fn python(folder: &Path, binary: &Path, venv: &Path) -> Result<Totals> {
     Ok(checked(totals::of_unittest(&text), end))
 }
 
-/// Returns the counts of a runner. One without a summary, or with a bad exit code and no failed test, counts as
-/// failed.
+/// Returns the counts of a runner. One without a summary counts as a failed test, and so does one with a bad exit code
+/// and no failed test.
 fn checked(read: Option<Totals>, end: Outcome) -> Totals {
     match read {
         Some(totals) if end == Outcome::Good || totals.failed > 0 => totals,
@@ -168,7 +170,7 @@ fn checked(read: Option<Totals>, end: Outcome) -> Totals {
     }
 }
 
-/// Runs a command that has to succeed.
+/// Runs a command that has to succeed; its output goes to the terminal.
 fn must(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("failed to start {name}"))?;
@@ -178,7 +180,8 @@ fn must(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end, then prints its output: `unittest` reports on stderr, node on stdout.
+/// Runs a command to its end, prints its output and returns it (stdout, then stderr, since `unittest` reports on
+/// stderr) with whether it succeeded.
 fn run_and_show(command: &mut Command) -> Result<(String, Outcome)> {
     let output = command.stdin(Stdio::null()).output().context("failed to start the conformance tests")?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -187,12 +190,12 @@ fn run_and_show(command: &mut Command) -> Result<(String, Outcome)> {
     Ok((text, if output.status.success() { Outcome::Good } else { Outcome::Bad }))
 }
 
-/// Returns whether the last installation was made for exactly these lists of dependencies.
+/// Returns whether the last installation was made for exactly these lists of dependencies; false if there was none.
 fn is_fresh(stamp: &Path, lists: &[PathBuf]) -> bool {
     fs::read(stamp).is_ok_and(|found| found == joined(lists))
 }
 
-/// Records for which lists of dependencies the installation was made.
+/// Records for which lists of dependencies the installation was made. Must be called only after it succeeded.
 fn write_stamp(stamp: &Path, lists: &[PathBuf]) -> Result<()> {
     // npm creates no folder if nothing is required.
     if let Some(folder) = stamp.parent() {
@@ -201,7 +204,7 @@ fn write_stamp(stamp: &Path, lists: &[PathBuf]) -> Result<()> {
     fs::write(stamp, joined(lists)).with_context(|| format!("failed to write {}", stamp.display()))
 }
 
-/// Returns the content of the lists as one sequence of bytes.
+/// Returns the content of the lists as one sequence of bytes; a list that cannot be read counts as empty.
 fn joined(lists: &[PathBuf]) -> Vec<u8> {
     lists.iter().flat_map(|list| fs::read(list).unwrap_or_default()).collect()
 }

@@ -17,7 +17,8 @@ use crate::totals::Totals;
 /// Sessions that are open at the same time.
 const SESSIONS: &str = "1000";
 
-/// Builds the programs and runs each; every one counts as a test.
+/// Builds the programs and runs each; every one counts as a test. Writes a copy of the workspace's lock file into
+/// `folder`. Programs that do not build are an error.
 pub fn run(repo: &Repo, folder: &Path) -> Result<Totals> {
     fs::copy(repo.root.join("Cargo.lock"), folder.join("Cargo.lock")).context("failed to copy Cargo.lock")?;
     let target = repo.target_dir();
@@ -35,13 +36,14 @@ pub fn run(repo: &Repo, folder: &Path) -> Result<Totals> {
     let scratch = tempfile::tempdir().context("failed to make a folder for the sessions")?;
     let mut many = Command::new(programs.join("many"));
     many.arg(scratch.path()).arg(SESSIONS);
-    let mut sum = one(&mut Command::new(programs.join("lathe-embed")), |said| said == "You said: hello\n")?;
-    sum += one(&mut many, |_| true)?;
+    let mut sum = run_program(&mut Command::new(programs.join("lathe-embed")), |said| said == "You said: hello\n")?;
+    sum += run_program(&mut many, |_| true)?;
     Ok(sum)
 }
 
-/// Runs a program that must succeed and print what is expected.
-fn one(program: &mut Command, is_expected: impl Fn(&str) -> bool) -> Result<Totals> {
+/// Runs a program and counts it as one test, which passes if the program succeeds and prints what `is_expected`
+/// accepts.
+fn run_program(program: &mut Command, is_expected: impl Fn(&str) -> bool) -> Result<Totals> {
     let name = program.get_program().to_string_lossy().into_owned();
     let output = program
         .stdin(Stdio::null())

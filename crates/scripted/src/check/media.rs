@@ -148,13 +148,14 @@ fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Returns the number in `count` bytes (at most 4) from `at` on; `None` if there are fewer.
+/// Returns the number in `count` bytes (at most 4) from `at` on, the most significant first; `None` if there are fewer.
 fn big_endian(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
     let part = bytes.get(at..at + count)?;
     Some(part.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
-/// Like [`big_endian`], with the least significant byte first.
+/// Returns the number in `count` bytes (at most 4) from `at` on, the least significant first; `None` if there are
+/// fewer.
 fn little_endian(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
     let part = bytes.get(at..at + count)?;
     Some(part.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))
