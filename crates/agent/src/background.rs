@@ -1,8 +1,8 @@
 //! Commands that run beside the turn: how they become tasks, and how hosts and the model get to know of their ends.
 //!
-//! A task ends once. The first to find the end (the watcher of its command, or a request to stop it) claims it in the list,
-//! sends the frames, and then leaves the notice for the model, in this order: a host knows of the end before the turn
-//! that the notice starts.
+//! A task ends once. The first to find the end (the watcher of its command, or a request to stop it) claims it in the
+//! list, sends the frames, and then leaves the notice for the model, in this order: a host knows of the end before the
+//! turn that the notice starts.
 
 pub mod files;
 mod monitor;

@@ -1,8 +1,8 @@
 //! The lines of a monitor as events: those that come together are one notice for the model.
 //!
-//! At most one event of a monitor waits for the model. While a turn is busy, further lines stay with the command; of too
-//! many only the newest are kept, and the next event says how much was left out. So a slow model makes events larger,
-//! not more. A command that prints faster than any monitor needs is stopped.
+//! At most one event of a monitor waits for the model. While a turn is busy, further lines stay with the command; of
+//! too many only the newest are kept, and the next event says how much was left out. So a slow model makes events
+//! larger, not more. A command that prints faster than any monitor needs is stopped.
 
 use std::collections::VecDeque;
 use std::time::Duration;
