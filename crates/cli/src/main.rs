@@ -61,8 +61,8 @@ fn headless(args: &Args, env: LaunchEnvironment) -> ExitCode {
 }
 
 /// Reports why a run cannot start: to people on stderr and, if the host asked for it and the failure has a reason, as a
-/// result on stdout. `run` is `None` if the flags could not be read. Then reads the first lines of a streaming host,
-/// and always returns a failure.
+/// result on stdout. `run` is `None` if the flags could not be read. Reads the first lines of a streaming host before
+/// it returns, and always returns a failure.
 fn refuse(error: &StartError, run: Option<(&Args, &LaunchEnvironment)>) -> ExitCode {
     print::note(&error.message);
     if let (Some(reason), Some((args, env))) = (error.reason, run)

@@ -153,7 +153,7 @@ pub fn credential(found: &Found, helper: &KeyHelper, ledger: &Ledger) -> Credent
 }
 
 /// Creates a client for the API as the environment describes it, for a caller that asks without a session. It is not
-/// shared with sessions. An error means that the address, the proxies or the certificates cannot be used.
+/// shared with sessions. An error means that the address, a proxy or the key cannot be used.
 pub fn api_client(env: &LaunchEnvironment, credential: Credential) -> Result<AnthropicClient, LaunchError> {
     Ok(AnthropicClient::new(api_config(env, credential))?)
 }

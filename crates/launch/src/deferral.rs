@@ -12,7 +12,7 @@ const SWITCH: &str = "ENABLE_TOOL_SEARCH";
 
 /// Returns whether tools are deferred for the model on `server`; `None` is a model that the caller brought along.
 /// `ENABLE_TOOL_SEARCH` decides; without it, and with `auto`, tools are deferred except on a foreign server, which may
-/// not understand deferred tools. Where requests may name no betas, tools are never deferred.
+/// not understand deferred tools. Where requests may name only the betas of the user, tools are never deferred.
 pub(crate) fn tool_deferral(env: &LaunchEnvironment, server: Option<ApiServer>) -> ToolDeferral {
     let wanted = env.get(SWITCH).filter(|value| !value.starts_with("auto"));
     let is_on = match (beta_policy(env), wanted) {

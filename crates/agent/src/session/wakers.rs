@@ -67,8 +67,8 @@ impl SessionServices {
         queue.scheduled.of_session().map(|job| format!("{} ({})", job.id, job.job.cron.in_words())).collect()
     }
 
-    /// Removes the wake-up and stops all tasks. Scheduled jobs are left as they are, because the clock is not looked at
-    /// any more.
+    /// Removes the wake-up and stops all tasks in the background. Scheduled jobs are left as they are, because the
+    /// clock is not looked at any more.
     pub(super) async fn stop_wakers(&self) {
         self.queue().scheduled.set_wake_up(None);
         self.stop_all_tasks().await;

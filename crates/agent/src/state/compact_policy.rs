@@ -64,7 +64,7 @@ pub struct WindowLimits {
 }
 
 impl CompactPolicy {
-    /// Returns the window that a user asked for, moved into the permitted range ([`WINDOW_BOUNDS`]).
+    /// Returns the window that a user asked for, moved into the range that a user may set.
     pub fn clamp_window(tokens: u64) -> u64 {
         tokens.clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1)
     }

@@ -63,8 +63,8 @@ impl HostQuestions {
     }
 
     /// Gives a reply of the host to the code that waits for it. The return value says whether a question was waiting,
-    /// was settled before, or never existed; only the last is worth a warning. Questions beyond [`MAX_REMEMBERED`]
-    /// after their end count as never asked.
+    /// was settled before, or never existed; only the last is worth a warning. Only the last [`MAX_REMEMBERED`] ids are
+    /// known as settled.
     pub fn settle(&self, response: ControlResponse) -> SettledQuestion {
         let id = response.request_id().unwrap_or("").to_owned();
         let asker = {
@@ -152,8 +152,8 @@ pub enum SettledQuestion {
 }
 
 impl SessionServices {
-    /// Asks the host and waits for the reply; `None` waits as long as it takes. `withdraw` or the timeout ends the
-    /// question, and the host is then told that it is withdrawn. An error that the host replied is
+    /// Asks the host and waits for the reply, without a `timeout` as long as it takes. If `withdraw` or the timeout
+    /// ends the question, the host is told that it is withdrawn. An error that the host replied is
     /// [`AskError::Refused`].
     pub async fn ask(
         &self,

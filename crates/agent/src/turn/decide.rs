@@ -74,9 +74,9 @@ pub struct NudgeCounts {
 }
 
 impl NudgeCounts {
-    /// Forgets the nudges that have helped, because tools have run since, so that a long turn does not end because of
-    /// problems that were each solved. The counts of refusals and of structured output stay: each of these nudges is
-    /// given once per turn.
+    /// Forgets the nudges that have helped, because tools have run since or hooks have sent the model back to work, so
+    /// that a long turn does not end because of problems that were each solved. The counts of refusals and of
+    /// structured output stay: each of these nudges is given once per turn.
     pub fn forget_overcome(&mut self) {
         *self = Self { refusal: self.refusal, structure: self.structure, ..Self::default() };
     }
