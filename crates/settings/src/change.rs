@@ -39,8 +39,8 @@ pub struct SettingsWrite {
 }
 
 impl SettingsWrite {
-    /// Writes the file, then the grants. After [`SettingsError::Busy`] it can be called again and continues where
-    /// it stopped. Does not change the stack: [`SettingsStack::finish`] does.
+    /// Writes the file, then the grants. After [`SettingsError::Busy`] it can be called again and continues where it
+    /// stopped. Does not change the stack: the caller must pass the result to [`SettingsStack::finish`].
     pub fn carry_out(&mut self) -> Result<(), SettingsError> {
         if self.outcome.is_none() {
             let owner = if self.source == SettingsSource::User { Owner::User } else { Owner::Project };
@@ -73,7 +73,7 @@ pub struct Changed {
 
 impl SettingsStack {
     /// Merges settings into the layer of `--settings`, key by key; null removes a key. Returns the warnings about
-    /// values that are ignored. Writes no file.
+    /// values that are ignored. Writes no file; after an error nothing has changed.
     pub fn apply_flag(&mut self, settings: Value) -> Result<Vec<SettingsProblem>, SettingsError> {
         let settings = object(settings)?;
         let problems = Document::of_value(settings.clone(), &APPLIED, Strictness::Usual).problems;
@@ -90,23 +90,25 @@ impl SettingsStack {
         Ok(problems)
     }
 
-    /// Writes settings to the user's file or the local one; null removes a key. Accepts only keys that a person
-    /// would change in a menu. Blocks while it writes; [`SettingsStack::plan_update`] does the same in steps.
+    /// Writes settings to the user's file or the local one; null removes a key. Accepts only keys that a person would
+    /// change in a menu, and fails even for a value that would only cause a warning. Blocks while it writes;
+    /// [`SettingsStack::plan_update`] does the same in steps.
     pub fn update(&mut self, source: SettingsSource, settings: Value) -> Result<Kept, SettingsError> {
         let mut write = self.plan_update(source, settings)?;
         let made = write.carry_out();
         self.finish(write, made)
     }
 
-    /// Writes a permission update to the file it names. Blocks while it writes;
-    /// [`SettingsStack::plan_permission_update`] does the same in steps.
+    /// Writes a permission update to the file it names; one that names no file, or is of an unknown kind, is
+    /// [`Kept::NotInAFile`]. Blocks while it writes; [`SettingsStack::plan_permission_update`] does the same in steps.
     pub fn apply_permission_update(&mut self, update: &PermissionUpdate) -> Result<Kept, SettingsError> {
         let Some(mut write) = self.plan_permission_update(update)? else { return Ok(Kept::NotInAFile) };
         let made = write.carry_out();
         self.finish(write, made)
     }
 
-    /// Prepares what [`SettingsStack::update`] writes, without writing.
+    /// Checks and prepares what [`SettingsStack::update`] writes, without writing. The caller calls
+    /// [`SettingsWrite::carry_out`] and then [`SettingsStack::finish`].
     pub fn plan_update(
         &self,
         source: SettingsSource,
@@ -132,8 +134,8 @@ impl SettingsStack {
         }
     }
 
-    /// Prepares the write of a permission update to the file it names; `None` if it names none, because rules of
-    /// the session are kept by the engine alone.
+    /// Prepares the write of a permission update to the file it names. `None` if it names none, because rules of the
+    /// session are kept by the engine alone, or if its kind is not known.
     pub fn plan_permission_update(
         &self,
         update: &PermissionUpdate,
@@ -175,8 +177,9 @@ impl SettingsStack {
     }
 
     /// Reads the file again after a write, so that the stack has what is in it now. `made` is what the last
-    /// [`SettingsWrite::carry_out`] returned. Exactly the written change counts as agreed to; what other writers
-    /// have put into the file counts by the same rules as after [`SettingsStack::reload`].
+    /// [`SettingsWrite::carry_out`] returned; if it wrote nothing, its error is returned. Exactly the written change
+    /// counts as agreed to; what other writers have put into the file counts by the same rules as after
+    /// [`SettingsStack::reload`].
     pub fn finish(
         &mut self,
         write: SettingsWrite,
@@ -205,13 +208,13 @@ impl SettingsStack {
         })
     }
 
-    /// Returns the settings of a source that are in force.
+    /// Returns the settings in force of the first layer of a source; empty if it has none.
     fn granted(&self, source: SettingsSource) -> Map<String, Value> {
         let layer = self.layers.iter().find(|layer| layer.source == source);
         layer.map(|layer| layer.honoured.clone()).unwrap_or_default()
     }
 
-    /// Returns, for each file of a source, the sentence about what it asks for and does not get.
+    /// Returns, for each file of a source that asks for more than it gets, the sentence about it.
     fn withheld(&self, source: SettingsSource) -> Vec<(Origin, String)> {
         let layers = self.layers.iter().filter(|layer| layer.source == source);
         layers.filter_map(|layer| Some((layer.origin.clone(), layer.withheld.clone()?))).collect()
@@ -227,7 +230,8 @@ impl SettingsStack {
             .collect()
     }
 
-    /// Marks changed files as seen without reading them, because a hook refused the change.
+    /// Marks changed files as seen without reading them, because a hook refused the change. Their old settings stay in
+    /// force.
     pub fn leave(&mut self, changed: &[Changed]) {
         for (_, watched) in &mut self.watched {
             if changed.iter().any(|changed| changed.path == watched.path) {
@@ -236,8 +240,8 @@ impl SettingsStack {
         }
     }
 
-    /// Reads the sources of changed files again, and returns the problems. A source that has errors keeps its old
-    /// settings, because a file is often half written when it is read.
+    /// Reads the sources of changed files again. Returns the problems, and what is newly withheld as warnings. A source
+    /// that has errors keeps its old settings, because a file is often half written when it is read.
     pub fn reload(&mut self, changed: &[Changed]) -> Vec<SettingsProblem> {
         let mut found = Vec::new();
         for source in SettingsSource::ALL {
@@ -287,8 +291,8 @@ impl SettingsStack {
         found
     }
 
-    /// Keeps a project's file in the stack, as an empty one, when it has disappeared. So what it forbade stays
-    /// forbidden until the next start.
+    /// Returns what was loaded; where a project's file has disappeared, an empty layer stands in for it. So what it
+    /// forbade stays forbidden until the next start.
     fn without_losing(&self, source: SettingsSource, mut loaded: Loaded) -> Loaded {
         if let (SettingsSource::Local | SettingsSource::Project, true) = (source, loaded.layers.is_empty())
             && let Some(had) = self.layers.iter().find(|layer| layer.source == source)
@@ -319,8 +323,8 @@ fn object(settings: Value) -> Result<Map<String, Value>, SettingsError> {
     }
 }
 
-/// Returns the object `permissions` of a file, and creates it if it is absent. The file must have been checked
-/// before.
+/// Returns the object `permissions` of a file, and creates it if it is absent. A value of another type is replaced, so
+/// the file must have been checked before.
 fn permissions(file: &mut Map<String, Value>) -> &mut Map<String, Value> {
     let value = file.entry("permissions").or_insert(Value::Null);
     if !value.is_object() {
@@ -349,12 +353,13 @@ fn directories(update: &DirectoriesUpdate) -> Vec<Value> {
     update.directories.iter().cloned().map(Value::from).collect()
 }
 
-/// Adds the rules of an update to the list of its behavior. Rules that are there already are not repeated.
+/// Adds the rules of an update to the list of its behavior, which is created if it is absent. Rules that are there
+/// already are not repeated.
 fn add_rules(file: &mut Map<String, Value>, update: &RulesUpdate) {
     add(list(file, update.behavior.as_str()), texts(update));
 }
 
-/// Appends entries that are not in the list yet. The order of those that are there does not change.
+/// Appends entries that are not in the list yet, in their order. The order of those that are there does not change.
 fn add(list: &mut Vec<Value>, entries: Vec<Value>) {
     for entry in entries {
         if !list.contains(&entry) {

@@ -44,7 +44,8 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Parses and checks the text of a settings file. Never fails: everything that is wrong is among the problems.
+    /// Parses and checks the text of a settings file. Never fails: everything that is wrong is among the problems. A
+    /// text that is not a JSON object leaves no settings and one error, an empty one only a warning.
     pub fn read(text: &str, origin: &Origin, strictness: Strictness) -> Self {
         let mut document = Self::default();
         // Unlike broken JSON, an empty file cannot hide a limit, so it is not an error.
@@ -93,7 +94,8 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Adds a problem at the position of a key. Returns it, so that the caller can add a hint.
+    /// Adds a problem at the position of a key, or without one if the key has none. Returns it, so that the caller can
+    /// add a hint.
     fn say(&mut self, severity: Severity, path: &[&str], message: String) -> &mut SettingsProblem {
         let at = self.positions.get(path);
         let problem = SettingsProblem { severity, ..SettingsProblem::warning(self.origin, at, message) };
@@ -147,7 +149,8 @@ impl Check<'_> {
         problem.hint = meant.map(|name| format!("did you mean `{name}`?"));
     }
 
-    /// Returns the settings without values of the wrong type, each of which is reported.
+    /// Returns the settings without nulls and without values of the wrong type, each of which is reported. Numbers and
+    /// booleans in `env` become text.
     fn values(&mut self, mut raw: Map<String, Value>) -> Map<String, Value> {
         raw.retain(|_, value| !value.is_null());
         if let Some(env) = raw.get_mut("env").and_then(Value::as_object_mut) {
@@ -175,8 +178,8 @@ impl Check<'_> {
         raw
     }
 
-    /// Removes names from a list that no variable can have. Entries that are no text are left for the check of
-    /// types.
+    /// Removes names from a list that no variable can have, and reports them. Entries that are no text are left for the
+    /// check of types.
     fn variable_names(&mut self, key: &str, names: &mut Vec<Value>) {
         let mut wrong = Vec::new();
         for (index, name) in names.iter().enumerate() {
@@ -200,8 +203,8 @@ impl Check<'_> {
         self.say(severity, path, format!("`{}` must be {expected}", path.join(".")));
     }
 
-    /// Checks `permissions` and removes values of the wrong type. Whatever may have been meant to forbid something is
-    /// an error, never a warning: it must not be ignored silently.
+    /// Checks `permissions`, reports values of the wrong type and removes them, and removes nulls. Whatever may have
+    /// been meant to forbid something is an error, never a warning: it must not be ignored silently.
     fn permissions(&mut self, raw: &mut Map<String, Value>) {
         let Some(value) = raw.get_mut("permissions") else { return };
         let Some(permissions) = value.as_object_mut() else {
@@ -239,8 +242,8 @@ impl Check<'_> {
         permissions.retain(|key, _| !wrong.contains(key));
     }
 
-    /// Returns whether the value is a list of strings; otherwise reports the list or its first wrong entry as an error.
-    /// `path` must have two parts.
+    /// Returns whether the value is a list of strings; otherwise the list or its first wrong entry is reported as an
+    /// error. `path` must have two parts.
     fn is_list_of_strings(&mut self, path: &[&str], value: &Value) -> bool {
         let Some(list) = value.as_array() else {
             self.wrong_type(Severity::Error, path, "a list of strings");
@@ -253,8 +256,8 @@ impl Check<'_> {
         misfit.is_none()
     }
 
-    /// Returns whether the value is a known permission mode. An unknown one is dropped, so that the default mode
-    /// applies, which is the strictest that still works.
+    /// Returns whether the value of a mode or switch in `permissions` is a known one; any other is reported. The caller
+    /// drops an unknown mode, so that the default mode applies, which is the strictest that still works.
     fn is_choice(&mut self, path: &[&str], value: &Value) -> bool {
         let Some(choice) = value.as_str() else {
             self.wrong_type(Severity::Error, path, "a string");
@@ -281,7 +284,8 @@ impl Check<'_> {
         true
     }
 
-    /// Drops the matchers that cannot be read, and keeps the others of the same file.
+    /// Drops the matchers that cannot be read, and reports them and unknown events; the other matchers of the same file
+    /// stay.
     fn hooks(&mut self, hooks: &mut Map<String, Value>) {
         for (event, matchers) in hooks.iter_mut() {
             if !HookEvent::NAMES.contains(&event.as_str()) {
@@ -303,8 +307,8 @@ impl Check<'_> {
         }
     }
 
-    /// Returns whether the value is a hook matcher. A single handler that cannot run is reported, and the rest of the
-    /// matcher stays.
+    /// Returns whether the value is a hook matcher; any other is reported. A single handler that cannot run is reported
+    /// too, and the rest of the matcher stays.
     fn is_matcher(&mut self, event: &str, index: &str, matcher: &Value) -> bool {
         match HookMatcher::deserialize(matcher) {
             Ok(parsed) => {
@@ -332,14 +336,15 @@ impl Check<'_> {
     }
 }
 
-/// Turns a number or a boolean into text as it is written, because variables are text.
+/// Turns a number or a boolean into text as it is written, because variables are text. Other values stay as they are.
 fn as_variable(value: &mut Value) {
     if let Value::Number(_) | Value::Bool(_) = value {
         *value = Value::String(value.to_string());
     }
 }
 
-/// Removes the keys whose values do not fit the type of their setting. Returns the removed keys with the reasons.
+/// Removes the top-level keys whose values do not fit the type of their setting. Returns the removed keys with the
+/// reasons.
 pub(crate) fn drop_misfits(map: &mut Map<String, Value>) -> Vec<(String, String)> {
     if Settings::deserialize(&*map).is_ok() {
         return Vec::new();
@@ -358,8 +363,8 @@ pub(crate) fn drop_misfits(map: &mut Map<String, Value>) -> Vec<(String, String)
     misfits
 }
 
-/// Returns the problem for a text that is not valid JSON. `serde_json` counts columns in bytes; they are converted to
-/// characters.
+/// Returns the error for a text that is not valid JSON, with a hint if a comment is the cause. `serde_json` counts
+/// columns in bytes; they are converted to characters.
 fn syntax(text: &str, origin: &Origin, error: &serde_json::Error) -> SettingsProblem {
     let line = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
     let before = line.char_indices().take_while(|(offset, _)| offset + 1 < error.column()).count();
@@ -380,7 +385,7 @@ fn syntax(text: &str, origin: &Origin, error: &serde_json::Error) -> SettingsPro
     }
 }
 
-/// Names the type of a JSON value for messages.
+/// Returns words for the type of a JSON value, for messages.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -37,7 +37,8 @@ impl SettingsStack {
         self.layers().iter().filter(|layer| Writer::of(layer.source) == Writer::User)
     }
 
-    /// Returns the variables that the user's or the administrator's settings set, without those of a project.
+    /// Returns the variables that the user's or the administrator's settings set, without those of a project. Where
+    /// several set the same one, the strongest layer wins.
     pub fn env_of_user(&self) -> BTreeMap<String, String> {
         // Weakest first: a later value replaces an earlier one, so the strongest layer wins.
         let layers = self.layers_of_user().rev();

@@ -53,8 +53,8 @@ impl Check {
     }
 }
 
-/// Returns all checks of `lathe doctor` that concern settings: files, trust, memory, style and leftovers. Changes
-/// nothing.
+/// Returns all checks of `lathe doctor` that concern settings: files, permissions, trust, memory, style and leftovers.
+/// Changes nothing.
 pub fn checks(stack: &SettingsStack, memory: &Memory, styles: &Styles) -> Vec<Check> {
     let mut checks = settings(stack);
     checks.push(trust(stack));
@@ -69,7 +69,7 @@ pub fn checks(stack: &SettingsStack, memory: &Memory, styles: &Styles) -> Vec<Ch
     checks
 }
 
-/// Checks the settings files: one entry for each file without problems, and one for each problem.
+/// Returns one check for each settings file without problems, one for each problem, and one with the number of rules.
 fn settings(stack: &SettingsStack) -> Vec<Check> {
     let mut checks = Vec::new();
     for layer in stack.layers() {
@@ -88,7 +88,8 @@ fn settings(stack: &SettingsStack) -> Vec<Check> {
     checks
 }
 
-/// Tells whether the working folder is trusted and on what basis. Only content that is withheld causes a warning.
+/// Returns the check that tells whether the working folder is trusted and on what basis. Only content that is withheld
+/// causes a warning.
 fn trust(stack: &SettingsStack) -> Check {
     let cwd = stack.request.cwd.display();
     if let Some(withheld) = stack.withheld_content() {
@@ -107,7 +108,7 @@ fn trust(stack: &SettingsStack) -> Check {
     Check::new("trust", CheckStatus::Ok, detail)
 }
 
-/// Checks that the output style in force exists; if not, lists those that do.
+/// Returns the check whether the output style in force exists; if not, it is a warning that lists those that do.
 fn style(stack: &SettingsStack, styles: &Styles) -> Check {
     let name = stack.effective().output_style.unwrap_or_else(|| DEFAULT_STYLE.to_owned());
     if styles.find(&name).is_some() {

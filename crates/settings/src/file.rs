@@ -35,7 +35,6 @@ impl Stamp {
         clippy::useless_conversion,
         reason = "the field types differ between platforms"
     )]
-    /// Takes the fields of a stat that change when a file is replaced or written.
     fn of(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev as u64,
@@ -70,7 +69,7 @@ pub(crate) enum ReadFailure {
 }
 
 impl ReadFailure {
-    /// Returns the position in the text, if the failure has one.
+    /// Returns the position in the text, if the failure has one; only text that is not UTF-8 does.
     pub fn position(&self) -> Option<Position> {
         match self {
             Self::NotUtf8 { at } => Some(*at),
@@ -102,12 +101,14 @@ pub(crate) enum Links {
     Refuse,
 }
 
-/// Reads a text of at most `limit` bytes; `None` if the file does not exist.
+/// Reads a text of at most `limit` bytes, without a byte order mark; `None` if the file does not exist. Links are
+/// followed; a longer file, one that is not UTF-8 and a dangling link are failures.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<Option<Text>, ReadFailure> {
     read_text_at(CWD, path, Links::Follow, limit)
 }
 
-/// Like [`read_text`], with a path relative to an open folder, so that the folder cannot be replaced in between.
+/// Reads like [`read_text`], with a path relative to an open folder, so that the folder cannot be replaced in between.
+/// `links` says whether the last name of the path may be a link.
 pub(crate) fn read_text_at(
     dir: BorrowedFd<'_>,
     path: &Path,
@@ -127,13 +128,14 @@ pub(crate) fn read_text_at(
     }
 }
 
-/// Reads the first `limit` bytes; `None` if the file does not exist.
+/// Reads at most the first `limit` bytes of a regular file, with links followed; `None` if nothing is there. A dangling
+/// link is a failure.
 pub(crate) fn read_start(path: &Path, limit: u64) -> Result<Option<Content>, ReadFailure> {
     read_start_at(CWD, path, Links::Follow, limit)
 }
 
 /// Reads at most the first `limit` bytes of a regular file; `path` is relative to `dir`. `None` means that nothing is
-/// there; a dangling link is a failure.
+/// there; a dangling link is a failure. Never waits for a FIFO and never opens a device that was there at the check.
 fn read_start_at(
     dir: BorrowedFd<'_>,
     path: &Path,
@@ -189,7 +191,7 @@ fn check_type(stat: &Stat) -> Result<(), ReadFailure> {
     }
 }
 
-/// Removes a byte order mark at the start, which some editors write and JSON does not allow.
+/// Returns a text without a byte order mark at its start, which some editors write and JSON does not allow.
 fn without_bom(text: String) -> String {
     match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
@@ -197,7 +199,7 @@ fn without_bom(text: String) -> String {
     }
 }
 
-/// Returns the position right after a text.
+/// Returns the position right after a text that begins at line 1, column 1.
 pub(crate) fn end_of(text: &str) -> Position {
     let line = text.matches('\n').count() + 1;
     let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 /// The longest frontmatter that is parsed.
 pub const MAX_FRONTMATTER_BYTES: usize = 64 << 10;
 
-/// Splits a text into its frontmatter, if it has one, and the rest.
+/// Splits a text into its frontmatter, without the lines around it, and the rest. `None` if the text does not begin
+/// with `---` or no line closes it. A byte order mark is left out.
 pub fn split(text: &str) -> (Option<&str>, &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
@@ -25,7 +26,7 @@ pub fn split(text: &str) -> (Option<&str>, &str) {
     (None, text)
 }
 
-/// Parses frontmatter into a type; the error is a message for people.
+/// Parses frontmatter into a type; an empty one counts as a mapping without keys. The error is a message for people.
 pub fn read<T: DeserializeOwned>(yaml: &str) -> Result<T, String> {
     if yaml.len() > MAX_FRONTMATTER_BYTES {
         return Err(format!("the frontmatter is longer than {MAX_FRONTMATTER_BYTES} bytes"));
@@ -43,7 +44,8 @@ pub fn read<T: DeserializeOwned>(yaml: &str) -> Result<T, String> {
     })
 }
 
-/// Puts quotes around the value of each line, so that values which YAML would misread (`key: a: b`) can be parsed.
+/// Returns the frontmatter with quotes around the value of each line, so that values which YAML would misread (`key: a:
+/// b`) can be parsed. Values that are quoted, lists or block texts stay as they are.
 fn quoted(yaml: &str) -> String {
     let mut text = String::with_capacity(yaml.len() + 64);
     for line in yaml.lines() {
@@ -82,7 +84,7 @@ pub enum Words {
 }
 
 impl Words {
-    /// Returns the parts, trimmed if they come from one text.
+    /// Returns the parts, trimmed and without empty ones if they come from one text.
     pub fn into_vec(self) -> Vec<String> {
         match self {
             Self::List(list) => list,
@@ -100,7 +102,8 @@ impl Words {
     }
 }
 
-/// Deserializes a flag that is written as `true` or as the quoted word.
+/// Deserializes a flag that is written as `true` or as the quoted word. Any other text counts as `false`; `None` if the
+/// value is null.
 pub(crate) fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

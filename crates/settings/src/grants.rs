@@ -49,7 +49,8 @@ impl RememberedGrants {
         }
     }
 
-    /// Like [`Self::of`], to be changed.
+    /// Returns what was granted in the file of a source, to be changed; `None` for sources that are not files of the
+    /// folder.
     fn of_mut(&mut self, source: SettingsSource) -> Option<&mut Map<String, Value>> {
         match source {
             SettingsSource::Local => Some(&mut self.local_settings),
@@ -70,8 +71,8 @@ pub(crate) struct FolderGrants {
 }
 
 impl FolderGrants {
-    /// Reads the grants of a folder. An unusable file counts as one without grants, and is reported by
-    /// [`Self::problem`].
+    /// Reads the grants of a folder. Without a configuration folder there are none. An unusable file counts as one
+    /// without grants, and is reported by [`Self::problem`].
     pub fn read(config_dir: Option<&Path>, folder: &Path) -> Self {
         let store = config_dir.map(|dir| dir.join(GRANTS_FILE));
         let mut grants = Self { store, folder: folder.to_owned(), ..Self::default() };
@@ -88,19 +89,20 @@ impl FolderGrants {
         grants
     }
 
-    /// Returns what was granted through Lathe in the file of a source.
+    /// Returns what was granted through Lathe in the file of a source; empty if nothing was, or if the source is not a
+    /// file of the folder.
     pub fn of(&self, source: SettingsSource) -> Map<String, Value> {
         self.remembered.of(source).cloned().unwrap_or_default()
     }
 
-    /// Returns the problem with the file of grants, if it could not be used.
+    /// Returns the problem with the file of grants, if it could not be used or changed.
     pub fn problem(&self) -> Option<&SettingsProblem> {
         self.problem.as_ref()
     }
 
-    /// Remembers what a change grants to which a person or host has agreed, and forgets what it removes. The
-    /// settings file must have been written before, because only what it contains is remembered. Safe to be called
-    /// by two processes at once.
+    /// Remembers what a change grants to which a person or host has agreed, and forgets what it removes; does nothing
+    /// for a source that is not a file of the folder. The settings file must have been written before, because only
+    /// what it contains is remembered. While another process writes, it fails with [`SettingsError::Busy`].
     pub fn record(
         &mut self,
         source: SettingsSource,
@@ -139,7 +141,8 @@ impl FolderGrants {
         Ok(())
     }
 
-    /// Forgets grants that a settings file no longer contains. `written` is the content that was read.
+    /// Forgets grants that a settings file no longer contains. `written` is the content that was read. A failure
+    /// becomes the problem that [`Self::problem`] returns.
     pub fn forget_missing(
         &mut self,
         source: SettingsSource,

@@ -102,7 +102,8 @@ pub(crate) const CLIENT_MAY_WRITE: &[&str] = &[
     "viewMode",
 ];
 
-/// Returns every top-level key that causes no warning.
+/// Returns every top-level key that causes no warning: those with an effect here, and those of compatible programs
+/// without one.
 pub(crate) fn top_level() -> impl Iterator<Item = &'static str> {
     Settings::KEYS.iter().chain(ELSEWHERE).copied()
 }

@@ -63,7 +63,7 @@ impl Layer {
         }
     }
 
-    /// Returns the settings as they were written.
+    /// Returns the settings as they were written, wrong values included.
     pub fn raw(&self) -> &Map<String, Value> {
         &self.document.raw
     }
@@ -82,13 +82,13 @@ impl Layer {
         self.honoured = honoured;
     }
 
-    /// Adds a warning at the position of a key in this layer.
+    /// Adds a warning at the position of a key in this layer; without a position if the key is not in the text.
     pub(crate) fn warn(&mut self, path: &[&str], message: String) {
         let at = self.document.positions.get(path);
         self.problems.push(SettingsProblem::warning(&self.origin, at, message));
     }
 
-    /// Returns `permissions` of the settings in force.
+    /// Returns `permissions` of the settings in force; `None` if they have none.
     pub(crate) fn permissions(&self) -> Option<&PermissionSettings> {
         self.settings.permissions.as_ref()
     }
@@ -127,8 +127,8 @@ impl Layer {
         }
     }
 
-    /// Returns where an entry of a list in `permissions` was written. It is found by its text, because the settings
-    /// in force have no positions.
+    /// Returns where an entry of a list in `permissions` was written, or `None`. The first entry with this text is
+    /// meant, because the settings in force have no positions.
     fn position(&self, list: &str, text: &str) -> Option<Position> {
         let written = self.document.raw.get("permissions")?.get(list)?.as_array()?;
         let index = written.iter().position(|entry| entry == text)?;
@@ -136,7 +136,8 @@ impl Layer {
     }
 }
 
-/// Resolves a path as people write it: `~` is the home folder, a relative path starts at `base`.
+/// Returns the path that a text means as people write it: `~` is the home folder, a relative path starts at `base`.
+/// Without a known home, `~` is an ordinary name. Nothing is looked up on the disk.
 pub(crate) fn expand(text: &str, base: &Path, home: Option<&Path>) -> PathBuf {
     match (text.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),

@@ -34,7 +34,9 @@ pub(crate) struct Loaded {
     pub watched: Vec<Watched>,
 }
 
-/// Reads one source. `overlay` holds the settings that a client has applied on top of the flag.
+/// Reads one source. `overlay` holds the settings that a client has applied on top of the flag. Fails only for settings
+/// that the caller named explicitly; a file that cannot be used becomes a layer with an error. Without layers if
+/// `--setting-sources` leaves the source out.
 pub(crate) fn load(
     request: &StackRequest,
     source: SettingsSource,
@@ -77,8 +79,8 @@ impl Loaded {
         self.watched.push(Watched { path: path.to_owned(), stamp: Stamp::at(path) });
     }
 
-    /// Reads a settings file into a layer and watches it. The stamp is that of the content that was read, so a change
-    /// in between is noticed.
+    /// Reads a settings file into a layer and watches it; a missing file is watched without a layer. The stamp is that
+    /// of the content that was read, so a change in between is noticed.
     fn file(&mut self, source: SettingsSource, path: &Path, strictness: Strictness) {
         let origin = Origin::File(path.to_owned());
         let (document, stamp) = match read_text(path, MAX_SETTINGS_BYTES) {
@@ -95,7 +97,8 @@ impl Loaded {
     }
 
     /// Loads the managed settings. The files of `managed-settings.d` are stronger than `managed-settings.json`, and a
-    /// later name is stronger than an earlier one; the settings of the parent program are the weakest.
+    /// later name is stronger than an earlier one; the settings of the parent program are the weakest. Of a file that
+    /// others can write only an error is kept.
     fn policy(&mut self, request: &StackRequest) -> Result<(), SettingsError> {
         let dir = &request.managed.dir;
         let mut files = vec![dir.join("managed-settings.json")];
@@ -130,8 +133,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Reads `--settings`, a file or JSON text, and lays the settings that a client applied over it. Errors fail the
-    /// load, because the caller named these settings explicitly.
+    /// Reads `--settings`, a file or JSON text, and lays the settings that a client applied over it; adds no layer if
+    /// there are neither. Errors fail the load, because the caller named these settings explicitly.
     fn flag(&mut self, request: &StackRequest, overlay: &Map<String, Value>) -> Result<(), SettingsError> {
         let base = match &request.flag {
             None => None,
@@ -178,12 +181,13 @@ pub(crate) const PARENT: Origin = Origin::Given("--managed-settings");
 /// The origin of settings that a client applied.
 pub(crate) const APPLIED: Origin = Origin::Given("apply_flag_settings");
 
-/// Returns a document that consists of one problem.
+/// Returns a document without settings that consists of one problem.
 fn failed(problem: SettingsProblem) -> Document {
     Document { problems: vec![problem], ..Document::default() }
 }
 
-/// Reads settings that the caller passed explicitly: the first problem that is an error fails the whole load.
+/// Reads settings that the caller passed explicitly: the first problem that is an error fails the whole load; warnings
+/// are kept.
 fn explicit(text: &str, origin: &Origin, strictness: Strictness) -> Result<Document, SettingsError> {
     let document = Document::read(text, origin, strictness);
     match document.problems.iter().find(|problem| problem.severity == Severity::Error) {
@@ -192,7 +196,7 @@ fn explicit(text: &str, origin: &Origin, strictness: Strictness) -> Result<Docum
     }
 }
 
-/// Replaces whole top-level keys of `below`; null removes a key.
+/// Replaces whole top-level keys of `below` by those of `above`, without merging their values; null removes a key.
 pub(crate) fn lay_shallow(below: &mut Map<String, Value>, above: &Map<String, Value>) {
     for (key, value) in above {
         if value.is_null() {
@@ -203,7 +207,8 @@ pub(crate) fn lay_shallow(below: &mut Map<String, Value>, above: &Map<String, Va
     }
 }
 
-/// Returns the JSON files of a folder, sorted by name; none if the folder does not exist.
+/// Returns the JSON files of a folder, sorted by name, without hidden ones; none if the folder does not exist. One
+/// entry that cannot be read fails the call, because it may be a file that sets limits.
 fn names(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -225,7 +230,8 @@ fn names(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// Returns a problem if a user other than `owner` can write a managed file or the folder it is in.
+/// Returns a problem if a managed file or the folder it is in does not belong to `owner` or can be written by other
+/// users; `None` if neither does. What does not exist is skipped.
 fn writable_by_others(file: &Path, owner: u32) -> Option<SettingsProblem> {
     for path in [Some(file), file.parent()].into_iter().flatten() {
         let Some(stamp) = Stamp::at(path) else { continue };

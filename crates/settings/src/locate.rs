@@ -21,14 +21,16 @@ pub(crate) struct Positions {
 }
 
 impl Positions {
-    /// Walks over a text that is valid JSON. In any other text it stops at the first unexpected character.
+    /// Returns the positions in a text that is valid JSON. In any other text the walk stops early and what it has found
+    /// is returned; it never panics.
     pub fn of(text: &str) -> Self {
         let mut walk = Walk { text, at: 0, line: 1, line_start: 0, path: Vec::new(), found: Self::default() };
         walk.value();
         walk.found
     }
 
-    /// Returns the position of a key or a list entry; entries are named by their index.
+    /// Returns the position of a key or a list entry; entries are named by their index. `None` if there is nothing at
+    /// this path, or if it is nested too deep.
     pub fn get(&self, path: &[&str]) -> Option<Position> {
         // A key with a slash in it can collide with a deeper path. That only moves the position in a message.
         self.places.get(&path.join("/")).copied()
@@ -46,7 +48,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Returns the next byte without consuming it.
+    /// Returns the next byte without consuming it; `None` at the end.
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -68,7 +70,7 @@ impl Walk<'_> {
         Position { line: to_u32(self.line), column: to_u32(column) }
     }
 
-    /// Records the current position for the current path, unless it is nested too deep.
+    /// Records the current position for the current path. Nothing is recorded for a path that is nested too deep.
     fn note(&mut self) {
         if self.path.len() <= MAX_DEPTH {
             self.found.places.insert(self.path.join("/"), self.position());
@@ -141,7 +143,7 @@ impl Walk<'_> {
         self.at += usize::from(self.peek() == Some(b']'));
     }
 
-    /// Skips a comma; false means that the object or list ends here.
+    /// Skips blanks and a comma. Returns whether there was one; otherwise the object or list ends here.
     fn comma(&mut self) -> bool {
         self.skip_blanks();
         let is_comma = self.peek() == Some(b',');
@@ -149,7 +151,7 @@ impl Walk<'_> {
         is_comma
     }
 
-    /// Reads the string that starts here and returns its value.
+    /// Reads the string that starts here and returns its value; empty if it is not valid.
     fn string(&mut self) -> String {
         let start = self.at;
         self.at += 1;

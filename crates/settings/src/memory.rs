@@ -127,7 +127,8 @@ pub struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// Returns the content after a line that introduces the file. Clients look for this line.
+    /// Returns the content after a line that introduces the file, and a note if its end is missing. Clients look for
+    /// the first line.
     pub fn text(&self) -> String {
         let cut = if self.is_cut { "\n\n[The rest of this file is left out: it is too long.]" } else { "" };
         let (path, scope) = (self.path.display(), self.kind.scope());
@@ -213,13 +214,15 @@ pub(crate) enum Limit {
     Below(PathBuf),
 }
 
-/// Reads the memory files of a session that apply from the start.
+/// Reads the memory files of a session that apply from the start. Never fails: what cannot be used is left out, with a
+/// warning.
 pub fn load(request: MemoryRequest) -> Memory {
     Memory::load(request)
 }
 
 impl Memory {
-    /// Returns the text for the beginning of a conversation; `None` if there are no files.
+    /// Returns the text for the beginning of a conversation; `None` if no file was loaded at the start. Files that were
+    /// loaded later are not in it.
     pub fn text(&self) -> Option<String> {
         let files = self.at_start();
         let intro = "Before you start: these are the standing instructions for this work. Where they say how \
@@ -235,7 +238,7 @@ impl Memory {
     }
 }
 
-/// Returns the texts of several files, one after the other.
+/// Returns the texts of several files, one after the other, each with the line that introduces it.
 pub fn texts(files: &[MemoryFile]) -> String {
     files.iter().map(MemoryFile::text).collect::<Vec<_>>().join("\n\n")
 }

@@ -23,8 +23,8 @@ enum Lists {
     Replace,
 }
 
-/// Merges a stronger layer into a weaker one: its values replace those of the weaker one, but lists below the keys
-/// in [`JOINED`] are joined.
+/// Merges a stronger layer into a weaker one: objects are merged key by key, and other values replace those of the
+/// weaker one, but lists below the keys in [`JOINED`] are joined. Null in the stronger layer changes nothing.
 pub(crate) fn lay_over(weak: &mut Map<String, Value>, strong: &Map<String, Value>) {
     for (key, value) in strong {
         let lists = if JOINED.contains(&key.as_str()) { Lists::Join } else { Lists::Replace };
@@ -66,6 +66,7 @@ fn combine(weak: &mut Value, strong: &Value, lists: Lists) {
 }
 
 /// Returns the part of `wanted` that is also in `approved`: equal values, common list entries, common object keys.
+/// `None` if two single values differ; objects and lists without common parts are returned empty.
 pub(crate) fn common(wanted: &Value, approved: &Value) -> Option<Value> {
     match (wanted, approved) {
         (Value::Object(wanted), Value::Object(approved)) => {
@@ -82,7 +83,8 @@ pub(crate) fn common(wanted: &Value, approved: &Value) -> Option<Value> {
     }
 }
 
-/// Returns the part of `wanted` that is not in `approved`, the counterpart of [`common`]; `None` if it is empty.
+/// Returns the part of `wanted` that is not in `approved`, the counterpart of [`common`]; `None` if everything is in
+/// it.
 pub(crate) fn apart(wanted: &Value, approved: &Value) -> Option<Value> {
     match (wanted, approved) {
         (Value::Object(wanted), Value::Object(approved)) => {

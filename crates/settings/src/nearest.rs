@@ -1,6 +1,7 @@
 //! Suggestions for mistyped names.
 
-/// Returns the known name that is closest to a wrong one, if it is close enough to be suggested.
+/// Returns the known name that is closest to a wrong one, if it is close enough to be suggested, otherwise `None`. Case
+/// is ignored; of equally close names the first is returned.
 pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let allowed = if wrong.len() < 5 { 1 } else { 2 };
@@ -15,7 +16,8 @@ pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, name)| name)
 }
 
-/// Returns whether the wrong name starts with the known one, as `denyRules` does with `deny`.
+/// Returns whether the wrong name, in lower case, starts with the known one, as `denyRules` does with `deny`. Known
+/// names of fewer than four letters do not count.
 fn starts_alike(wrong: &str, name: &str) -> bool {
     name.len() >= 4 && wrong.starts_with(&name.to_lowercase())
 }

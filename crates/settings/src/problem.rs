@@ -25,7 +25,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns the path, if the origin is a file.
+    /// Returns the path; `None` if the origin is a flag or a request.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -68,17 +68,17 @@ pub struct SettingsProblem {
 }
 
 impl SettingsProblem {
-    /// Creates a warning: part of the file is ignored.
+    /// Creates a warning without a hint: part of the file is ignored.
     pub fn warning(origin: &Origin, at: Option<Position>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, origin: origin.clone(), at, message: message.into(), hint: None }
     }
 
-    /// Creates an error: the limits that the file may set are not known.
+    /// Creates an error without a hint: the limits that the file may set are not known.
     pub fn error(origin: &Origin, at: Option<Position>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Error, ..Self::warning(origin, at, message) }
     }
 
-    /// Adds advice for the author of the file.
+    /// Returns the problem with advice for the author of the file, in place of earlier advice.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }

@@ -16,7 +16,8 @@ const BEHAVIORS: [PermissionBehavior; 3] =
     [PermissionBehavior::Deny, PermissionBehavior::Ask, PermissionBehavior::Allow];
 
 impl SettingsStack {
-    /// Returns every rule that counts, strongest source first.
+    /// Returns every rule in force with its source, strongest source first. If only managed settings may allow
+    /// something, allow rules of other sources are left out.
     pub fn permission_rules(&self) -> impl Iterator<Item = (PermissionBehavior, RuleSource, SourcedRule)> {
         let managed_only = self.managed_rules_only();
         self.layers.iter().flat_map(move |layer| {
@@ -42,13 +43,14 @@ impl SettingsStack {
         policy.any(|layer| layer.settings().allow_managed_permission_rules_only == Some(true))
     }
 
-    /// Returns the working directories that settings add.
+    /// Returns the working directories that the settings in force add, strongest source first. They need not exist.
     pub fn permission_dirs(&self) -> Vec<SourcedDirectory> {
         let (cwd, home) = (&self.request.cwd, self.request.home.as_deref());
         self.layers.iter().flat_map(|layer| layer.directories(cwd, home)).collect()
     }
 
-    /// Returns the mode a session starts in, unless a flag names one.
+    /// Returns the mode a session starts in, unless a flag names one: that of the strongest source with a known mode.
+    /// `None` if no source names one; `auto` in a file of the folder does not count.
     pub fn default_mode(&self) -> Option<PermissionMode> {
         // `auto` decides without asking the user, so a file that comes with the folder cannot choose it. The other
         // modes that skip questions are withheld from untrusted folders in `withhold.rs`.
@@ -59,7 +61,7 @@ impl SettingsStack {
         })
     }
 
-    /// Returns whether `bypassPermissions` is forbidden. Any source may forbid it.
+    /// Returns whether `bypassPermissions` is forbidden. Any source may forbid it, an untrusted folder included.
     pub fn bypass_is_disabled(&self) -> bool {
         self.layers
             .iter()

@@ -29,8 +29,8 @@ impl Sources {
     /// No source, as with `--setting-sources ""`.
     pub const NONE: Self = Self { user: false, project: false, local: false };
 
-    /// Reads the names in `--setting-sources`. An unknown name is an error; policy and flag settings count in any
-    /// case.
+    /// Reads the names in `--setting-sources`; blanks and empty names are ignored, an unknown name is an error. Policy
+    /// and flag settings count in any case, so they have no names here.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, SettingsError> {
         let mut sources = Self::NONE;
         for name in names.into_iter().map(str::trim).filter(|name| !name.is_empty()) {
@@ -55,7 +55,7 @@ pub struct ManagedFiles {
 }
 
 impl ManagedFiles {
-    /// Returns the folder of a platform (`std::env::consts::OS`), owned by the administrator.
+    /// Returns the managed files of a platform (`std::env::consts::OS`), owned by the administrator, user id 0.
     pub fn of_platform(os: &str) -> Self {
         let dir = if os == "macos" { "/Library/Application Support/ClaudeCode" } else { "/etc/claude-code" };
         Self { dir: PathBuf::from(dir), owner: 0 }
@@ -96,7 +96,8 @@ pub struct StackRequest {
 }
 
 impl StackRequest {
-    /// Creates a request for the managed settings and the files of a folder.
+    /// Creates a request for the managed settings and the files in `cwd`, which must be absolute. No home, no
+    /// configuration folder and no flags are set; all sources count, and trust is looked up.
     pub fn new(cwd: impl Into<PathBuf>, managed: ManagedFiles) -> Self {
         Self {
             cwd: cwd.into(),
@@ -111,7 +112,8 @@ impl StackRequest {
         }
     }
 
-    /// Returns the file of a source that has exactly one.
+    /// Returns the file of a source that has exactly one. `None` for policy and flag, and for the user without a
+    /// configuration folder. The file need not exist.
     pub(crate) fn file_of(&self, source: SettingsSource) -> Option<PathBuf> {
         match source {
             SettingsSource::Policy | SettingsSource::Flag => None,

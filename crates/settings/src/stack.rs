@@ -83,8 +83,9 @@ pub(crate) enum Moment<'a> {
 }
 
 impl SettingsStack {
-    /// Reads all sources of a request. Fails only for files that the caller named explicitly; other problems are
-    /// collected.
+    /// Reads all sources of a request, and forgets remembered grants that the folder's files no longer contain. Fails
+    /// only for settings that the caller named explicitly; other problems are collected, and
+    /// [`Self::permission_failure`] must be asked before a session starts.
     pub fn load(request: StackRequest) -> Result<Self, SettingsError> {
         let grants = FolderGrants::read(request.config_dir.as_deref(), &request.cwd);
         let mut stack = Self {
@@ -105,7 +106,8 @@ impl SettingsStack {
         Ok(stack)
     }
 
-    /// Replaces the layers of a source, decides what of them is in force, and merges all layers again.
+    /// Replaces the layers of a source and the files that are watched for it, decides what of them is in force, and
+    /// merges all layers again.
     pub(crate) fn install(&mut self, source: SettingsSource, loaded: Loaded, moment: Moment<'_>) {
         self.watch(source, loaded.watched);
         let mut layers = loaded.layers;
@@ -136,8 +138,9 @@ impl SettingsStack {
         self.watched.extend(watched.into_iter().map(|watched| (source, watched)));
     }
 
-    /// Decides what of a layer is in force: what its source may set, what trust and grants allow, and, while a
-    /// session runs, the limits it had before.
+    /// Decides what of a layer is in force, and adds warnings about the rest: what its source may set, what trust and
+    /// grants allow, and, while a session runs, the limits it had before. With `limit_parent`, the layer is cut like an
+    /// untrusted one, but for its variables.
     fn honour(&self, layer: &mut Layer, limit_parent: bool, moment: Moment<'_>) {
         let mut honoured = within_its_rights(layer);
         let mut limited = honoured.clone();
@@ -167,8 +170,8 @@ impl SettingsStack {
         layer.honour(honoured);
     }
 
-    /// Forgets grants that a file of the folder no longer contains. While a session runs, a missing or empty file
-    /// changes nothing, because an editor may be about to write it.
+    /// Forgets grants that a file of the folder no longer contains. Nothing is forgotten because of a broken file, or,
+    /// while a session runs, because of a missing or empty one, which an editor may be about to write.
     pub(crate) fn forget_revoked(&mut self, source: SettingsSource, loaded: &Loaded, moment: Moment<'_>) {
         let (SettingsSource::Local | SettingsSource::Project, [watched]) =
             (source, loaded.watched.as_slice())
@@ -194,13 +197,15 @@ impl SettingsStack {
         &self.layers
     }
 
-    /// Returns all errors and warnings, those of the strongest source first.
+    /// Returns all errors and warnings: those of the layers, the strongest source first, then those of stored trust and
+    /// grants. Those of trust are only there once trust has been determined.
     pub fn problems(&self) -> impl Iterator<Item = &SettingsProblem> {
         let trust = self.trust.get().into_iter().flat_map(FolderTrust::problems);
         self.layers.iter().flat_map(|layer| &layer.problems).chain(trust).chain(self.grants.problem())
     }
 
-    /// Returns the errors that make it unknown what is forbidden. If there are any, a session must not start.
+    /// Returns the errors that make it unknown what is forbidden; `None` if there are none. If there are any, a session
+    /// must not start.
     pub fn permission_failure(&self) -> Option<PermissionFailure> {
         let errors =
             |layer: &&Layer| layer.problems.iter().any(|problem| problem.severity == Severity::Error);
@@ -213,19 +218,20 @@ impl SettingsStack {
         (!problems.is_empty()).then_some(PermissionFailure { problems, reason })
     }
 
-    /// Returns the merged settings of all layers.
+    /// Returns the merged settings of all layers. Values that do not fit their type are left out.
     pub fn effective(&self) -> Settings {
         let mut merged = self.effective.clone();
         drop_misfits(&mut merged);
         Settings::deserialize(&merged).unwrap_or_default()
     }
 
-    /// Returns the merged settings as JSON, for `get_settings`.
+    /// Returns the merged settings as JSON, for `get_settings`; keys that are not known are included.
     pub fn effective_json(&self) -> Value {
         Value::Object(self.effective.clone())
     }
 
-    /// Returns the layers as they were written, one entry per source, weakest first.
+    /// Returns the layers as they were written, one entry per source that has settings, weakest first. They may say
+    /// more than what is in force.
     pub fn sources_json(&self) -> Vec<SettingsOfSource> {
         let mut sources = Vec::new();
         for source in SettingsSource::ALL.into_iter().rev() {
@@ -273,13 +279,15 @@ impl SettingsStack {
         }
     }
 
-    /// Returns the variables that settings set for the session and its children.
+    /// Returns the variables that settings set for the session and its children, without those that are withheld. Where
+    /// several layers set the same one, the strongest wins.
     pub fn env(&self) -> BTreeMap<String, String> {
         let layers = self.layers.iter().rev();
         layers.filter_map(|layer| layer.settings().env.clone()).flatten().collect()
     }
 
-    /// Returns which kinds of hooks may run at all.
+    /// Returns which kinds of hooks may run at all: a policy can switch off every one, any other source all but those
+    /// of the administrator and of the host.
     pub fn enabled_hooks(&self) -> EnabledHooks {
         let policy_says = |says: fn(&Settings) -> Option<bool>| {
             let mut policy = self.layers.iter().filter(|layer| layer.source == SettingsSource::Policy);
@@ -294,7 +302,7 @@ impl SettingsStack {
         if others_off { EnabledHooks::ManagedAndHost } else { EnabledHooks::All }
     }
 
-    /// Returns the hooks that may run, one entry per source, strongest first.
+    /// Returns the hooks that may run, one entry per source that has some, strongest first.
     pub fn hooks(&self) -> Vec<SourcedHooks> {
         let switch = self.enabled_hooks();
         let counts = |layer: &&Layer| match switch {
@@ -320,7 +328,7 @@ impl SettingsStack {
     }
 }
 
-/// Restores deny and ask rules that were in force before and are missing now. Returns whether there were any.
+/// Adds deny and ask rules that were in force before and are missing in `settings`. Returns whether there were any.
 fn keep_limits(settings: &mut Map<String, Value>, before: &Map<String, Value>) -> bool {
     let mut has_kept = false;
     for key in ["deny", "ask"] {

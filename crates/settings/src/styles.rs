@@ -80,40 +80,40 @@ pub const DEFAULT_STYLE: &str = "default";
 
 impl Styles {
     /// Collects the styles. Where several have the same name, the strongest is kept: managed, then the nearest folder
-    /// of the project, then the user's, then built in.
+    /// of the project, then the user's, then built in. Files that cannot be used are among the problems.
     pub fn load(request: &StyleRequest) -> Self {
         // From weak to strong: a later style replaces an earlier one of the same name.
         let mut found = Self { styles: builtin::styles(), problems: Vec::new() };
         if let Some(config) = request.config_dir.as_ref().filter(|_| request.sources.user) {
-            found.folder(&config.join("output-styles"), Reach::Anywhere);
+            found.add_folder(&config.join("output-styles"), Reach::Anywhere);
         }
         if request.sources.project {
             let cwd = request.cwd.canonicalize().unwrap_or_else(|_| request.cwd.clone());
             let root = tree_root(&cwd).unwrap_or(&cwd);
             let inside: Vec<&Path> = cwd.ancestors().take_while(|folder| folder.starts_with(root)).collect();
             for folder in inside.into_iter().rev() {
-                found.folder(&folder.join(".claude/output-styles"), Reach::Below(root));
+                found.add_folder(&folder.join(".claude/output-styles"), Reach::Below(root));
             }
         }
         if let Some(managed) = &request.managed_dir {
-            found.folder(&managed.join("output-styles"), Reach::Anywhere);
+            found.add_folder(&managed.join("output-styles"), Reach::Anywhere);
         }
         found
     }
 
-    /// Returns the style with a name.
+    /// Returns the style with exactly this name; `None` if there is none.
     pub fn find(&self, name: &str) -> Option<&OutputStyle> {
         self.styles.iter().find(|style| style.name == name)
     }
 
-    /// Returns the names in the order in which clients show them.
+    /// Returns the names of all styles in the order in which clients show them.
     pub fn names(&self) -> Vec<&str> {
         self.styles.iter().map(|style| style.name.as_str()).collect()
     }
 
-    /// Adds the styles of a folder. Each replaces an earlier one of the same name, so the caller must go from weak to
-    /// strong.
-    fn folder(&mut self, folder: &Path, reach: Reach<'_>) {
+    /// Adds the styles of a folder; one that cannot be read has none. Each replaces an earlier one of the same name, so
+    /// the caller must go from weak to strong.
+    fn add_folder(&mut self, folder: &Path, reach: Reach<'_>) {
         let Ok(entries) = fs::read_dir(folder) else { return };
         let mut paths: Vec<PathBuf> = entries
             .filter_map(|entry| Some(entry.ok()?.path()))

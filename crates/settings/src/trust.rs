@@ -73,7 +73,8 @@ pub enum Counts {
     Only(WithoutTrust),
 }
 
-/// Determines on what basis a folder is trusted. Reads only files of the user, nothing from the folder.
+/// Determines on what basis a folder is trusted. Reads only files of the user, nothing from the folder. Where one of
+/// them is damaged, nothing is trusted because of it, and the problem is kept.
 pub(crate) fn trust(question: TrustQuestion<'_>) -> FolderTrust {
     if question.choice == TrustChoice::Given {
         return FolderTrust { basis: TrustBasis::Caller, problems: Vec::new() };
@@ -114,7 +115,7 @@ impl FolderTrust {
         }
     }
 
-    /// Returns how much of an item counts. All code that reads a folder must ask this.
+    /// Returns how much of an item counts. All code that uses something from a folder must ask this first.
     pub fn counts(&self, item: &ContentItem) -> Counts {
         let is_trusted = match &self.basis {
             TrustBasis::Caller | TrustBasis::StateFile(_) => true,
@@ -127,7 +128,7 @@ impl FolderTrust {
         }
     }
 
-    /// Returns whether a person trusted items of the folder one by one. Then an item without trust is new or has
+    /// Returns whether a person trusted items of the folder one by one. If so, an item without trust is new or has
     /// changed.
     pub(crate) fn is_by_items(&self) -> bool {
         matches!(self.basis, TrustBasis::Items(_))

@@ -41,7 +41,7 @@ const WIDENING: &[(&str, ContentKind)] = &[
     ("worktree", ContentKind::Switches),
 ];
 
-/// Returns the kind of content that a withheld key belongs to.
+/// Returns the kind of content that a withheld top-level key belongs to; `Switches` for a key that is not on the list.
 pub(crate) fn kind_of_key(key: &str) -> ContentKind {
     WIDENING.iter().find(|(known, _)| *known == key).map_or(ContentKind::Switches, |(_, kind)| *kind)
 }
@@ -57,8 +57,8 @@ const SANDBOX_LIMITS: &[(&[&str], Option<bool>)] = &[
     (&["network", "strictAllowlist"], Some(true)),
 ];
 
-/// Removes everything that needs trust from the settings. Returns the removed settings, and their names for a
-/// message.
+/// Removes everything that needs trust from the settings; what only limits stays. Returns the removed settings, in the
+/// form of a settings file, and their names for a message.
 pub(crate) fn withhold(settings: &mut Map<String, Value>) -> (Map<String, Value>, Vec<String>) {
     let mut cut = Cut::default();
     if let Some(permissions) = settings.get_mut("permissions").and_then(Value::as_object_mut) {
@@ -104,8 +104,8 @@ impl Cut {
         place.insert((*last).to_owned(), value);
     }
 
-    /// Takes the rules that allow, the directories, and a default mode that widens what is allowed. `deny` and `ask`
-    /// stay. A mode that is not known counts as widening.
+    /// Takes the rules that allow, the directories, and a default mode that widens what is allowed out of
+    /// `permissions`. `deny` and `ask` stay. A mode that is not known counts as widening.
     fn permissions(&mut self, permissions: &mut Map<String, Value>) {
         for key in ["allow", "additionalDirectories"] {
             let Some(list) = permissions.shift_remove(key) else { continue };

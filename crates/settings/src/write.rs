@@ -55,8 +55,9 @@ pub(crate) struct ReplacementContent {
     pub mode: u32,
 }
 
-/// Changes the settings file at `path` under the lock of its folder. A file with errors is not changed, because it
-/// would be written without what could not be read.
+/// Changes the settings file at `path` under the lock of its folder, and creates it if it is absent. A file with errors
+/// is not changed, because it would be written without what could not be read. Nothing is written if `change` changes
+/// nothing.
 pub(crate) fn edit(
     path: &Path,
     owner: Owner,
@@ -82,8 +83,9 @@ pub(crate) fn edit(
     })
 }
 
-/// Replaces the file at `path` by what `renew` returns, under the lock of its folder. `renew` gets the path with links
-/// resolved and the current content; if it returns `None`, the file stays as it is.
+/// Replaces the file at `path` by what `renew` returns, under the lock of its folder; fails with
+/// [`SettingsError::Busy`] if the lock is taken. `renew` gets the path with links resolved and the current content, of
+/// at most `limit` bytes; if it returns `None`, the file stays as it is.
 pub(crate) fn rewrite(
     path: &Path,
     owner: Owner,
@@ -104,7 +106,8 @@ pub(crate) fn rewrite(
 }
 
 impl Owner {
-    /// Returns the permission bits of a new file. The user's settings may hold secrets.
+    /// Returns the permission bits of a new file. A file of the user is for the user alone, because it may hold
+    /// secrets.
     fn mode(self) -> u32 {
         match self {
             Self::User => 0o600,
@@ -123,7 +126,7 @@ struct Now {
 }
 
 impl Now {
-    /// Reads the current content of the file, which must be free of errors: a file that is not understood is never
+    /// Takes the current content of the file apart. It must be free of errors: a file that is not understood is never
     /// overwritten. A missing file counts as empty.
     fn read(path: &Path, text: Result<Option<Text>, ReadFailure>) -> Result<Self, SettingsError> {
         let origin = Origin::File(path.to_owned());
@@ -222,7 +225,8 @@ impl Folder {
         }
     }
 
-    /// Writes the content to a temporary file and renames it over the old one. The folder must be locked.
+    /// Writes the content to a temporary file, syncs it and renames it over the old one. The folder must be locked.
+    /// After a failure the old file is still there.
     fn replace(&self, content: &[u8], mode: u32) -> Result<(), SettingsError> {
         let mut temporary = OsStr::new(".").to_owned();
         temporary.push(self.name());
@@ -257,7 +261,7 @@ impl Folder {
     }
 }
 
-/// Returns the indentation of the first indented line.
+/// Returns the indentation of the first indented line; two blanks if no line is indented.
 fn indent_of(text: &str) -> String {
     let blanks = |line: &str| line.chars().take_while(|c| matches!(c, ' ' | '\t')).collect::<String>();
     text.lines().map(blanks).find(|blanks| !blanks.is_empty()).unwrap_or_else(|| "  ".to_owned())

@@ -139,7 +139,8 @@ impl Memory {
     }
 
     /// Loads and returns the files that apply because a file was read: the instructions of the folders on the way to
-    /// it, and the rules whose `paths` cover it. Each is returned once. `may_read` stands for the current deny rules.
+    /// it, and the rules whose `paths` cover it. Each is returned once in the life of this memory; empty if the file
+    /// does not exist. `may_read` stands for the current deny rules.
     pub fn nested_for(&mut self, path_read: &Path, may_read: ReadCheck) -> Vec<MemoryFile> {
         self.request.may_read = may_read;
         let before = self.files.len();
@@ -166,7 +167,7 @@ impl Memory {
         self.files[before..].to_vec()
     }
 
-    /// Adds the administrator's file, then the text in the managed settings.
+    /// Adds the administrator's file, then the text in the managed settings. Without a managed folder neither is added.
     fn managed(&mut self) {
         let Some(dir) = self.request.managed_dir.clone() else { return };
         self.own(dir.join("CLAUDE.md"), MemoryKind::Managed);
@@ -186,13 +187,14 @@ impl Memory {
         }
     }
 
-    /// Adds a file of the user or the administrator, whose imports may lead anywhere.
+    /// Adds a file of the user or the administrator, whose links and imports may lead anywhere. A missing file is left
+    /// out.
     fn own(&mut self, path: PathBuf, kind: MemoryKind) {
         self.add(Find::new(path, kind, self.request.reason, Limit::Anywhere));
     }
 
-    /// Adds a text that has no file in the folders, such as the one in the managed settings, under the path it
-    /// comes from.
+    /// Adds a text that does not come from the walk, such as the one in the managed settings, under the path it comes
+    /// from. An empty text is left out; limits and exclusions are not checked.
     fn tell(&mut self, path: PathBuf, kind: MemoryKind, content: String) {
         if !content.trim().is_empty() {
             let reason = self.request.reason;
@@ -210,8 +212,8 @@ impl Memory {
         }
     }
 
-    /// Adds the memory files of one folder. `reason` and `trigger` (the file whose reading led here) are passed on
-    /// to hooks.
+    /// Adds the memory files and rules of one folder. `reason` and `trigger` (the file whose reading led here) are
+    /// passed on to hooks. In a folder above the project, files of other users are left out with a warning.
     fn folder(&mut self, folder: &Path, reason: LoadReason, trigger: Option<&Path>) {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let is_inside = real.starts_with(&self.root);
@@ -248,8 +250,8 @@ impl Memory {
         }
     }
 
-    /// Returns whether a file above the project belongs to the user or the administrator. Other users can write to some
-    /// of the folders there, such as `/tmp`.
+    /// Returns whether a file above the project belongs to the user or the administrator; `true` if it does not exist.
+    /// Other users can write to some of the folders there, such as `/tmp`, so their files cause a warning.
     fn is_ours(&mut self, path: &Path) -> bool {
         let Some(stamp) = Stamp::at(path) else { return true };
         let is_ours = stamp.owner == 0 || stamp.owner == rustix::process::getuid().as_raw();
@@ -262,7 +264,8 @@ impl Memory {
         is_ours
     }
 
-    /// Adds a file and the files it imports. A rule that waits for a path is returned instead.
+    /// Adds a file and the files it imports, each file once; one that may not be loaded, is missing or empty is left
+    /// out. A rule that waits for a path is returned instead, otherwise `None`.
     fn add(&mut self, find: Find) -> Option<PathRule> {
         if find.kind != MemoryKind::Managed && self.excludes.is_match(&find.path) {
             return None;
@@ -315,6 +318,7 @@ impl Memory {
     }
 
     /// Adds an imported file, with the kind and the limit of the file that imports it: an import may reach no further.
+    /// A missing file is left out without a warning, because `@name` is often not an import.
     fn import(&mut self, from: &Find, import: &str) {
         let folder = from.path.parent().unwrap_or(Path::new("/"));
         let path = expand(import, folder, self.request.home.as_deref());
@@ -329,7 +333,8 @@ impl Memory {
         }
     }
 
-    /// Returns whether a file may be loaded: inside its limit, not denied, and not one too many.
+    /// Returns whether a file may be loaded: inside its limit, not denied, and not one too many. If not, a warning says
+    /// why.
     fn may_tell(&mut self, find: &Find, real: &Path) -> bool {
         if let Limit::Below(base) = &find.limit
             && !real.starts_with(base)
@@ -357,7 +362,8 @@ impl Memory {
         true
     }
 
-    /// Returns whether the user approved files outside the project for this folder.
+    /// Returns whether the user approved files outside the project for this folder. The state file is read once, for
+    /// the first file that lies outside.
     fn outside_is_approved(&mut self) -> bool {
         // The state file is read once; the result replaces the request to look it up.
         if let OutsideFiles::LookUp(state) = &self.request.outside {
@@ -367,8 +373,8 @@ impl Memory {
         self.request.outside == OutsideFiles::Approved
     }
 
-    /// Returns the cleaned text of a file and whether its end was cut off; `None`, with a warning, if it cannot be
-    /// read.
+    /// Returns the text of a file as it is, and whether its end was cut off. `None` if it is missing, or, with a
+    /// warning, if it cannot be read or is not text.
     fn read(&mut self, find: &Find, real: &Path) -> Option<(String, bool)> {
         let content = match read_start(real, MAX_FILE_BYTES) {
             Ok(Some(content)) => content,
@@ -397,8 +403,8 @@ impl Memory {
         }
     }
 
-    /// Removes what the model must not get: a byte order mark, HTML comments and invisible characters. Warns about the
-    /// latter, which can hide instructions.
+    /// Returns a text without what the model must not get: a byte order mark, HTML comments and invisible characters.
+    /// Warns about the latter, which can hide instructions.
     fn clean(&mut self, path: &Path, text: &str) -> String {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let text = without_comments(text);
@@ -412,7 +418,8 @@ impl Memory {
         text.into_owned()
     }
 
-    /// Adds the index of the notes that the model made in earlier sessions, if the request names their folder.
+    /// Adds the beginning of the index of the notes that the model made in earlier sessions, if the request names their
+    /// folder. Not checked against limits, exclusions and deny rules.
     fn automatic(&mut self) {
         let Some(path) = self.request.auto_dir.as_ref().map(|dir| dir.join("MEMORY.md")) else { return };
         let bytes = match read_start(&path, MAX_AUTO_BYTES) {

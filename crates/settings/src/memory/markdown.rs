@@ -16,7 +16,8 @@ struct Fences {
 }
 
 impl Fences {
-    /// Returns whether this line is code, or opens or closes a fence.
+    /// Returns whether this line is code, or opens or closes a fence. Must be called for every line in order, because
+    /// it keeps the open fence.
     fn is_code(&mut self, line: &str) -> bool {
         let body = line.trim_start_matches(' ').trim_end();
         let first = body.chars().next().filter(|c| matches!(c, '`' | '~'));
@@ -40,7 +41,8 @@ impl Fences {
     }
 }
 
-/// Removes HTML comments that start a line. A comment after other text stays, and so does one without an end.
+/// Returns a text without HTML comments that start a line. A comment after other text stays, and so does one without an
+/// end or in a fence.
 pub(crate) fn without_comments(text: &str) -> Cow<'_, str> {
     if !text.contains("<!--") {
         return Cow::Borrowed(text);
@@ -70,7 +72,7 @@ pub(crate) fn without_comments(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// Returns the paths that a text imports with `@path`, as they are written.
+/// Returns the paths that a text imports with `@path`, as they are written, at most 200. Code is left out.
 pub(crate) fn imports(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut fences = Fences::default();
@@ -112,7 +114,7 @@ fn outside_code_spans(line: &str) -> Vec<&str> {
     parts
 }
 
-/// Returns the offset of the next run of exactly this many backticks.
+/// Returns the offset of the next run of exactly this many backticks; `None` if there is none.
 fn closing(text: &str, ticks: usize) -> Option<usize> {
     let mut from = 0;
     while let Some(start) = text[from..].find('`').map(|start| start + from) {
@@ -143,7 +145,7 @@ fn imports_of(text: &str) -> Vec<String> {
 }
 
 /// Returns the path at the start of a text: up to a blank (`\ ` is part of the path), without an anchor and without the
-/// punctuation of the sentence around it.
+/// punctuation of the sentence around it. Empty if no path starts there.
 fn path_at(text: &str) -> String {
     let mut path = String::new();
     let mut chars = text.chars().peekable();

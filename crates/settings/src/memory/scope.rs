@@ -21,19 +21,21 @@ pub(super) struct PathRule {
 }
 
 impl PathRule {
-    /// Returns whether the patterns cover a path whose links are resolved.
+    /// Returns whether the patterns cover an absolute path whose links are resolved. A path outside the base is never
+    /// covered.
     pub fn covers(&self, path: &Path) -> bool {
         path.strip_prefix(&self.base).is_ok_and(|below| self.set.is_match(below))
     }
 }
 
-/// Compiles the patterns of a rule, relative to its base.
+/// Compiles the patterns of a rule, relative to its base. The error is a message for people.
 pub(super) fn patterns(globs: &[String]) -> Result<GlobSet, String> {
     let relative = |glob: &String| glob.trim_start_matches("./").trim_start_matches('/').to_owned();
     set(globs.iter().map(relative))
 }
 
-/// Compiles the patterns of `claudeMdExcludes` for absolute paths. A relative pattern matches in every folder.
+/// Compiles the patterns of `claudeMdExcludes` for absolute paths. A relative pattern matches in every folder, and `~/`
+/// is the home folder, if it is known. The error is a message for people.
 pub(super) fn exclusions(globs: &[String], home: Option<&Path>) -> Result<GlobSet, String> {
     let absolute = |glob: &String| match (glob.strip_prefix("~/"), home) {
         // The path of the home folder may hold characters that mean something in a pattern.
@@ -56,7 +58,8 @@ fn set(globs: impl ExactSizeIterator<Item = String>) -> Result<GlobSet, String> 
     builder.build().map_err(|error| error.to_string())
 }
 
-/// Compiles one pattern, in which `*` does not cross a slash.
+/// Compiles one pattern, in which `*` does not cross a slash. One that ends in a slash covers everything below that
+/// folder.
 fn pattern(glob: &str) -> Result<Glob, String> {
     if glob.len() > MAX_PATTERN_BYTES {
         return Err(format!("a pattern is longer than {MAX_PATTERN_BYTES} bytes"));

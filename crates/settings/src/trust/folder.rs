@@ -21,7 +21,8 @@ use crate::trust::{
 use crate::withhold::withhold;
 
 impl StackRequest {
-    /// Asks what counts of the folder.
+    /// Determines on what basis the folder is trusted. Reads files of the user each time; [`SettingsStack::trust`]
+    /// keeps the result.
     pub(crate) fn look_up_trust(&self) -> FolderTrust {
         trust(TrustQuestion {
             folder: &self.cwd,
@@ -33,8 +34,9 @@ impl StackRequest {
 }
 
 impl SettingsStack {
-    /// Returns the parts of a folder's file that count although they need trust; `None` if all of them count. What
-    /// does not count is withheld with a warning. While a session runs, only grants from before count.
+    /// Returns the parts of a folder's file that count although they need trust; `None` if all of them count. The rest
+    /// is noted in the layer as withheld or, where the folder is trusted as a whole, as a warning. While a session
+    /// runs, only grants from before count.
     pub(crate) fn kept_of_folder(
         &self,
         layer: &mut Layer,
@@ -67,7 +69,7 @@ impl SettingsStack {
         Some(kept)
     }
 
-    /// Returns the name of a file of the folder, as people and hashes see it.
+    /// Returns the name of a file of the folder, relative to the folder if it lies in it, as people and hashes see it.
     fn folder_file(&self, layer: &Layer) -> String {
         let file = layer.origin.file().map(|file| file.strip_prefix(&self.request.cwd).unwrap_or(file));
         file.unwrap_or(Path::new("settings")).display().to_string()
@@ -93,7 +95,7 @@ impl SettingsStack {
         self.trust.get_or_init(|| self.request.look_up_trust())
     }
 
-    /// Returns the real path of the working folder.
+    /// Returns the real path of the working folder; the path of the request if it has none.
     fn folder(&self) -> PathBuf {
         self.request.cwd.canonicalize().unwrap_or_else(|_| self.request.cwd.clone())
     }
@@ -103,7 +105,8 @@ impl SettingsStack {
         self.layers.iter().filter_map(|layer| layer.withheld.as_deref())
     }
 
-    /// Returns what the folder contains and the session does not use; `None` if it uses everything.
+    /// Returns what the folder contains and the session does not use; `None` if it uses everything. Reads the user's
+    /// files about trust only if the folder contains something that needs it.
     pub fn withheld_content(&self) -> Option<WithheldContent> {
         let dot = self.dot();
         let place = Place { folder: &self.request.cwd, dot: dot.as_deref() };
@@ -126,7 +129,7 @@ impl SettingsStack {
         report.content()
     }
 
-    /// Returns every item of the folder that needs trust, with whether it counts, for `lathe trust`.
+    /// Returns every item of the folder that needs trust, with whether it counts, for `lathe trust`. Trusts nothing.
     pub fn review(&self) -> FolderReview {
         let dot = self.dot();
         let mut items: Vec<ContentItem> = Vec::new();
@@ -149,7 +152,8 @@ impl SettingsStack {
         self.layers.iter().filter(is_folders)
     }
 
-    /// Returns the folder `.claude` of the project; `None` in the home folder, where it is the user's own.
+    /// Returns the folder `.claude` of the project. `None` if it does not exist, and in the home folder, where it is
+    /// the user's own.
     fn dot(&self) -> Option<PathBuf> {
         let dot = self.request.cwd.join(".claude");
         let real = dot.canonicalize().ok()?;
@@ -159,7 +163,7 @@ impl SettingsStack {
     }
 }
 
-/// Returns the number of rules in a layer that deny or ask.
+/// Returns the number of rules in a layer that deny or ask and are in force.
 fn limits(layer: &Layer) -> usize {
     let lists = layer.permissions().map(|permissions| [&permissions.deny, &permissions.ask]);
     lists.into_iter().flatten().flatten().map(Vec::len).sum()

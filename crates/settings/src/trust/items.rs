@@ -41,7 +41,7 @@ impl ContentItem {
         Self { kind, file: file.to_owned(), name: file.to_owned(), shown, hash: None }
     }
 
-    /// Returns name and content of the item in one line of bounded length.
+    /// Returns name and content of the item in one line of bounded length, escaped so that it can be printed.
     pub(crate) fn summary(&self) -> String {
         const MAX_CHARS: usize = 120;
         let text =
@@ -98,7 +98,8 @@ impl Parts<'_> {
         self.push(kind, path, path.join("."), text_of(value), value.clone());
     }
 
-    /// Adds an item together with the settings it stands for: an object that has only `value` at `path`.
+    /// Adds an item together with the settings it stands for: an object that has only `value` at `path`. The hash of
+    /// the item is made of `value`.
     fn push(&mut self, kind: ContentKind, path: &[&str], name: String, shown: String, value: Value) {
         // Cannot fail: a `Value` has only string keys.
         let content = serde_json::to_vec(&value).unwrap_or_default();
@@ -157,7 +158,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Adds each single value and list entry below a value as an item.
+    /// Adds each single value and list entry below a value as an item; an empty object or list is an item too.
     fn leaves(&mut self, kind: ContentKind, path: &[&str], value: &Value) {
         match value {
             // An empty object or list has no leaves and is a part itself; otherwise the parts would not add up to the
@@ -225,8 +226,8 @@ fn hash(kind: ContentKind, file: &str, name: &str, content: &[u8]) -> String {
     })
 }
 
-/// Returns a text from the folder with everything escaped that a terminal would act on, hide or reorder. All text
-/// of a folder must pass here before it is printed, so that a person sees the real command.
+/// Returns a text from the folder with everything escaped that a terminal would act on, hide or reorder, line ends
+/// included. All text of a folder must pass here before it is printed, so that a person sees the real command.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

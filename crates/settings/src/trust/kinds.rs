@@ -93,7 +93,7 @@ impl ContentKind {
         Self::Limits,
     ];
 
-    /// Returns the name for programs; it must not change.
+    /// Returns the name for programs. It must not change, because hashes of trusted items are made of it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hooks => "hooks",
@@ -188,7 +188,8 @@ impl fmt::Display for KindCount {
     }
 }
 
-/// Counts the items of each kind, in the order of [`ContentKind::ALL`].
+/// Returns how many items there are of each kind, in the order of [`ContentKind::ALL`]; kinds without items are left
+/// out.
 pub(crate) fn count(kinds: impl Iterator<Item = ContentKind>) -> Vec<KindCount> {
     let mut counts = [0_usize; ContentKind::ALL.len()];
     for kind in kinds {

@@ -35,7 +35,8 @@ pub(crate) struct Place<'a> {
     pub dot: Option<&'a Path>,
 }
 
-/// Returns whether the folder has files that may need trust. Cheaper than [`items`].
+/// Returns whether the folder has files that may need trust. Costs a few `stat` calls and opens nothing, unlike
+/// [`items`].
 pub(crate) fn has_files(place: Place<'_>) -> bool {
     let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
     let in_dot = |dot: &Path| IN_DOT.into_iter().any(|name| is_there(dot.join(name)));
@@ -43,7 +44,8 @@ pub(crate) fn has_files(place: Place<'_>) -> bool {
         || place.dot.is_some_and(in_dot)
 }
 
-/// Returns the items in files other than settings that need trust, or of which only the text counts without it.
+/// Returns the items in files other than settings that need trust, or of which only the text counts without it. Opens
+/// and hashes these files; their number is bounded.
 pub(crate) fn items(place: Place<'_>) -> Vec<ContentItem> {
     let mut found = servers(place.folder, ".mcp.json", ContentKind::McpServers);
     found.extend(servers(place.folder, ".lsp.json", ContentKind::LanguageServers));
@@ -79,7 +81,8 @@ pub(crate) fn texts(place: Place<'_>) -> Vec<ContentKind> {
     kinds
 }
 
-/// Returns the servers in a file, each with what it would start or call.
+/// Returns the servers in a file, each with what it would start or call; none if the file does not exist. A file that
+/// cannot be read or parsed is one item that can never be trusted.
 fn servers(folder: &Path, file: &str, kind: ContentKind) -> Vec<ContentItem> {
     let text = match read_start(&folder.join(file), MAX_BYTES) {
         Ok(None) => return Vec::new(),
@@ -118,13 +121,13 @@ fn server_text(server: &Value) -> String {
     words().unwrap_or_else(|| text_of(server))
 }
 
-/// Returns the Markdown files of a folder and its subfolders as items.
+/// Returns the Markdown files below `dir` as items, named by their paths relative to `folder`.
 fn files(folder: &Path, dir: &Path, kind: ContentKind) -> Vec<ContentItem> {
     markdown(dir).iter().map(|path| item_of_file(folder, path, kind)).collect()
 }
 
-/// Returns the Markdown files of a folder and of the folders in it, sorted. Linked folders are not entered; depth and
-/// number are bounded.
+/// Returns the Markdown files of a folder and of the folders in it, sorted; none if it cannot be read. Linked folders
+/// are not entered; depth and number are bounded.
 fn markdown(dir: &Path) -> Vec<PathBuf> {
     let (mut found, mut waiting) = (Vec::new(), vec![(dir.to_owned(), 0)]);
     while let Some((dir, depth)) = waiting.pop() {
@@ -150,7 +153,8 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Makes an item of a whole file. It is named by its path; its text is not shown.
+/// Returns a whole file as an item. It is named by its path relative to `folder`, and its text is not shown; a file
+/// that cannot be read whole can never be trusted.
 fn item_of_file(folder: &Path, path: &Path, kind: ContentKind) -> ContentItem {
     let file = path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned();
     match read_start(path, MAX_BYTES) {

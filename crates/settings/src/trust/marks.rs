@@ -39,8 +39,8 @@ struct ProjectState {
     has_claude_md_external_includes_approved: Option<bool>,
 }
 
-/// Looks for the marks of a folder in the user's state file. If that file cannot be read, no folder is trusted, and
-/// the problem says so.
+/// Looks for the marks of a folder, and of those above it in the same working tree, in the user's state file. A missing
+/// file has none; if the file cannot be read, no folder is trusted, and the problem says so.
 pub(crate) fn look_up(global_config: &Path, cwd: &Path) -> (FolderMarks, Option<SettingsProblem>) {
     let origin = Origin::File(global_config.to_owned());
     let text = match read_text(global_config, MAX_GLOBAL_BYTES) {
@@ -69,7 +69,8 @@ pub(crate) fn look_up(global_config: &Path, cwd: &Path) -> (FolderMarks, Option<
     (trust, None)
 }
 
-/// Returns the folder and those above it up to the root of its git repository; only the folder if it is in none.
+/// Returns the real path of the folder and those above it up to the root of its git repository; only the folder if it
+/// is in none.
 fn folders_of_tree(cwd: &Path) -> Vec<PathBuf> {
     let real = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
     // The working tree is the bound: otherwise a mark on the home folder would trust every folder below it.
@@ -77,7 +78,7 @@ fn folders_of_tree(cwd: &Path) -> Vec<PathBuf> {
     real.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
 }
 
-/// Returns the nearest folder, from this one upwards, that contains `.git`.
+/// Returns the nearest folder, from this one upwards, that contains `.git`; `None` if there is none.
 pub(crate) fn tree_root(folder: &Path) -> Option<&Path> {
     // `.git` is a file in linked working trees and submodules. A folder that brings its own can only shorten the
     // search.

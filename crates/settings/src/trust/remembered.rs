@@ -49,7 +49,8 @@ pub(crate) struct Damage {
     pub hint: &'static str,
 }
 
-/// Reads a document of the user about folders; `None` if the file does not exist.
+/// Reads a document of the user about folders; `None` if the file does not exist. A damaged file, one of another
+/// version and one that others can write is a problem.
 pub(crate) fn read<T: DeserializeOwned>(
     path: &Path,
     damage: Damage,
@@ -57,7 +58,8 @@ pub(crate) fn read<T: DeserializeOwned>(
     parse(path, read_text(path, MAX_BYTES), damage)
 }
 
-/// Changes a document under its lock. `change` has to remove entries that it empties.
+/// Changes a document under its lock; fails with [`SettingsError::Busy`] if the lock is taken, and for a damaged file.
+/// `change` has to remove entries that it empties. Nothing is written if nothing changes.
 pub(crate) fn change<T>(
     path: &Path,
     damage: Damage,
@@ -77,7 +79,7 @@ where
 }
 
 /// Returns the key of a folder in a document: its real path. A path that is not UTF-8 gets a key that no other path
-/// has.
+/// has. Fails if the folder does not exist.
 pub(crate) fn folder_key(folder: &Path) -> io::Result<String> {
     let real = folder.canonicalize()?;
     Ok(match real.to_str() {
@@ -86,7 +88,8 @@ pub(crate) fn folder_key(folder: &Path) -> io::Result<String> {
     })
 }
 
-/// Parses the text of a document; `None` if the file does not exist.
+/// Parses the text of a document; `None` if the file does not exist. A damaged text, another version and a file that
+/// others can write are problems.
 fn parse<T: DeserializeOwned>(
     path: &Path,
     text: Result<Option<Text>, ReadFailure>,
@@ -113,7 +116,8 @@ fn parse<T: DeserializeOwned>(
     }
 }
 
-/// Returns the bytes of a document. If it is too large, entries of folders that no longer exist are left out.
+/// Returns the bytes and the permission bits of a document. If it is too large, entries of folders that do not exist
+/// now are left out; if that is not enough, it is an error.
 fn content<T: Serialize>(
     mut document: FolderDocument<T>,
     path: &Path,

@@ -74,8 +74,8 @@ impl FolderReview {
     }
 }
 
-/// Returns the state of an item. The order matters: what counts fully is trusted, even if it has no hash; an item at a
-/// known place with another hash has changed.
+/// Returns the state of an item. What counts fully is trusted, even if it has no hash; an item that was trusted in the
+/// same place with another hash has changed.
 fn state_of(item: &ContentItem, trust: &FolderTrust) -> ItemState {
     match (trust.counts(item), trust.basis()) {
         (Counts::Fully, _) => ItemState::Trusted,
@@ -149,8 +149,8 @@ impl WithheldReport<'_> {
     }
 }
 
-/// Returns the sentence about withheld content of files that are not settings files; those have a sentence of their
-/// own.
+/// Returns the sentence about withheld content of files that are not settings files, which have sentences of their own.
+/// `None` if there is no such content.
 fn files_warning(
     folder: &Path,
     by_items: bool,
@@ -170,7 +170,8 @@ fn files_warning(
     Some(format!("Ignoring {what}: {}", reason(folder, by_items)))
 }
 
-/// Returns the end of a warning: why the content is ignored, and what changes that.
+/// Returns the end of a warning: why the content is ignored, and the command that changes that. `by_items` says whether
+/// items of the folder were trusted before.
 pub(crate) fn reason(folder: &Path, by_items: bool) -> String {
     let why = if by_items {
         "it is new or has changed since this workspace was trusted."
@@ -194,13 +195,13 @@ fn command(folder: &Path) -> String {
     }
 }
 
-/// Joins the counts for a message, such as "2 hooks, 1 variable".
+/// Returns the counts as text for a message, such as "2 hooks, 1 variable"; empty without counts.
 fn words(counts: &[KindCount]) -> String {
     counts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl WithheldContent {
-    /// Returns the same content as JSON for programs.
+    /// Returns the same content as JSON for programs: counts by kind, without the items and the warnings.
     pub fn facts(&self) -> Value {
         let list = |counts: &[KindCount]| -> Value {
             counts.iter().map(|entry| json!({"kind": entry.kind.as_str(), "count": entry.count})).collect()

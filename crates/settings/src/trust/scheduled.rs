@@ -73,7 +73,8 @@ pub struct ScheduledTasks {
 }
 
 impl SettingsStack {
-    /// Returns the scheduled tasks of the folder; `None` if the folder's files do not count for this run at all.
+    /// Returns the scheduled tasks of the folder; `None` if `--setting-sources` leaves out the project's files. Reads
+    /// no task yet.
     pub fn scheduled_tasks(&self) -> Option<ScheduledTasks> {
         let request = self.request.clone();
         self.request.sources.project.then(|| ScheduledTasks { request, trust: self.trust.clone() })
@@ -86,7 +87,8 @@ impl ScheduledTasks {
         Stamp::at(&self.file())
     }
 
-    /// Reads the tasks. A missing file has none; one that cannot be read is an error.
+    /// Reads the tasks, each with whether it counts. A missing file has none; one that cannot be read is an error.
+    /// Entries that are not understood are left out, and so are tasks above the limit of 200.
     pub fn read(&self) -> Result<Vec<JudgedTask>, SettingsError> {
         let path = self.file();
         let entries = entries(&path, read_text(&path, MAX_BYTES))?;
@@ -94,7 +96,8 @@ impl ScheduledTasks {
         Ok(tasks.map(|task| JudgedTask { counts: self.counts(&task), task }).collect())
     }
 
-    /// Adds a task. Like every change it fails with [`SettingsError::Busy`] while another writer is at the file.
+    /// Adds a task at the end of the file, which is created if need be. Fails with [`SettingsError::Busy`] while
+    /// another writer is at the file, as every change does.
     pub fn add(&self, task: &ScheduledTask) -> Result<(), SettingsError> {
         self.change(|entries| {
             entries.push(entry_of(task));
@@ -103,7 +106,8 @@ impl ScheduledTasks {
         .map(drop)
     }
 
-    /// Removes a task.
+    /// Removes the task with this id, and the others that have the same one. [`TaskChange::NoSuchTask`] if there is
+    /// none.
     pub fn remove(&self, id: &str) -> Result<TaskChange, SettingsError> {
         self.change(|entries| {
             let before = entries.len();
@@ -112,8 +116,9 @@ impl ScheduledTasks {
         })
     }
 
-    /// Notes that a task starts a turn now: a recurring one is marked, another one removed. Nothing happens if the task
-    /// is not in the file any more as it was read, because then another process has started its turn or has changed it.
+    /// Notes that a task starts a turn now: a recurring one is marked, another one removed. The turn may only be
+    /// started after [`TaskChange::Made`]; the file stays as it is if the task is not in it any more as it was read,
+    /// because then another process has started its turn or has changed it.
     pub fn fire(&self, task: &ScheduledTask, now_ms: u64) -> Result<TaskChange, SettingsError> {
         self.change(|entries| {
             let Some(at) = entries.iter().position(|entry| task_of(entry).as_ref() == Some(task)) else {
@@ -133,7 +138,8 @@ impl ScheduledTasks {
         self.request.cwd.join(FILE)
     }
 
-    /// Returns whose file it is: the user's own if the folder is the home folder, whose `.claude` is the config folder.
+    /// Returns whose file it is: the user's own in the home folder, where `.claude` is the configuration folder,
+    /// otherwise the project's.
     fn owner(&self) -> Owner {
         match self.request.config_dir.as_deref() {
             Some(config_dir) if self.file().parent() == Some(config_dir) => Owner::User,
@@ -141,13 +147,15 @@ impl ScheduledTasks {
         }
     }
 
-    /// Returns whether a task may start turns: its folder or the task itself is trusted, or the file is the user's own.
+    /// Returns whether a task may start turns: the file is the user's own, or its folder or the task itself is trusted.
+    /// Trust is looked up once, for the first task that needs it.
     pub fn counts(&self, task: &ScheduledTask) -> bool {
         let trust = || self.trust.get_or_init(|| self.request.look_up_trust());
         self.owner() == Owner::User || trust().counts(&item_of(task)) == Counts::Fully
     }
 
-    /// Changes the entries of the file, which is created if need be and removed with its last entry.
+    /// Changes the entries of the file under the lock of its folder. Nothing is written if `change` returns
+    /// [`TaskChange::NoSuchTask`]; otherwise the file is created if need be. Fields that are not understood stay.
     fn change(
         &self,
         change: impl FnOnce(&mut Vec<Value>) -> TaskChange,
@@ -179,7 +187,8 @@ impl ScheduledTasks {
     }
 }
 
-/// Returns the tasks of a folder as items that need trust. A file that cannot be read is one item that says so.
+/// Returns the tasks of a folder as items that need trust; a file that cannot be read is one item that can never be
+/// trusted.
 pub(crate) fn items(folder: &Path) -> Vec<ContentItem> {
     let path = folder.join(FILE);
     match entries(&path, read_text(&path, MAX_BYTES)) {
@@ -190,14 +199,15 @@ pub(crate) fn items(folder: &Path) -> Vec<ContentItem> {
     }
 }
 
-/// Returns a task as an item. When it last ran is not part of it: trust would end with the first turn.
+/// Returns a task as an item. When it last ran is not part of it, because trust would then end with the first turn.
 fn item_of(task: &ScheduledTask) -> ContentItem {
     let content = json!([task.cron, task.prompt, task.recurring]).to_string();
     let shown = format!("{}: {}", task.cron, task.prompt);
     ContentItem::new(ContentKind::ScheduledTasks, FILE, task.id.clone(), shown, content.as_bytes())
 }
 
-/// Reads one entry of the file; `None` if it lacks an id, an expression or a prompt.
+/// Reads one entry of the file; `None` if it lacks an id, an expression or a prompt. Other fields that are not
+/// understood get their default.
 fn task_of(entry: &Value) -> Option<ScheduledTask> {
     let text = |field: &str| entry.get(field)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let time = |field: &str| entry.get(field)?.as_f64().filter(|ms| *ms >= 0.0).map(|ms| ms as u64);
@@ -228,12 +238,13 @@ fn entry_of(task: &ScheduledTask) -> Value {
     entry
 }
 
-/// Returns the error about a file that cannot be used.
+/// Returns the error about a file that cannot be used; `message` says why.
 fn broken(path: &Path, message: String) -> SettingsError {
     SettingsError::Broken(Box::new(SettingsProblem::error(&Origin::File(path.to_owned()), None, message)))
 }
 
-/// Returns the whole file; empty if there is none. One that is not understood is an error, so that it is not lost.
+/// Returns the whole file as an object; empty if there is none. One that is not understood is an error, so that it is
+/// not overwritten.
 fn document(
     path: &Path,
     text: Result<Option<Text>, ReadFailure>,

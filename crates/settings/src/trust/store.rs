@@ -49,7 +49,7 @@ pub struct TrustedItem {
 }
 
 impl TrustedFolder {
-    /// Returns whether the item was trusted with exactly this content.
+    /// Returns whether the item was trusted with exactly this content. `false` for an item without a hash.
     pub fn holds(&self, item: &ContentItem) -> bool {
         item.hash.as_ref().is_some_and(|hash| self.items.iter().any(|trusted| trusted.hash == *hash))
     }
@@ -73,21 +73,22 @@ impl TrustStore {
         &self.path
     }
 
-    /// Reads all trusted folders, by their real paths.
+    /// Reads all trusted folders, by their keys: their real paths. A missing file has none; a damaged one is a problem.
     pub fn folders(&self) -> Result<BTreeMap<String, TrustedFolder>, Box<SettingsProblem>> {
         let document = remembered::read(&self.path, DAMAGE)?;
         Ok(document.map(|document| document.folders).unwrap_or_default())
     }
 
-    /// Reads what was trusted in a folder; `None` if nothing was.
+    /// Reads what was trusted in a folder; `None` if nothing was, or if the folder does not exist. A damaged file is a
+    /// problem.
     pub fn of(&self, folder: &Path) -> Result<Option<TrustedFolder>, Box<SettingsProblem>> {
         // A folder without a real path has no key, and then nothing is remembered for it.
         let Ok(key) = folder_key(folder) else { return Ok(None) };
         Ok(self.folders()?.remove(&key))
     }
 
-    /// Stores these items as the trusted ones of a folder, in place of the earlier ones. Fails with
-    /// [`SettingsError::Busy`] while another process writes; the same call can succeed a moment later.
+    /// Stores these items as the trusted ones of a folder, in place of the earlier ones; items without a hash are left
+    /// out. Fails with [`SettingsError::Busy`] while another process writes; the same call can succeed a moment later.
     pub fn trust(&self, folder: &Path, items: &[&ContentItem]) -> Result<(), SettingsError> {
         let key = self.key(folder)?;
         let items: Vec<TrustedItem> = items
@@ -106,7 +107,8 @@ impl TrustStore {
         })
     }
 
-    /// Removes a folder, which need not exist any more, from the store. Returns whether it was there.
+    /// Removes a folder, which need not exist any more, from the store. Returns whether it was there; a missing file
+    /// holds none and is not created.
     pub fn forget(&self, folder: &Path) -> Result<bool, SettingsError> {
         // A deleted folder has no real path any more, so its path is taken as the caller wrote it.
         let key = folder_key(folder).unwrap_or_else(|_| folder.to_string_lossy().into_owned());

@@ -22,7 +22,8 @@ struct RuleHead {
 }
 
 impl Memory {
-    /// Adds the rules of a folder in the order of their names. Rules with `paths` wait until a matching file is read.
+    /// Adds the rules of a folder in the order of their names. Rules with `paths` wait until a matching file is read;
+    /// their patterns are relative to `base`.
     pub(super) fn rules_in(
         &mut self,
         dir: &Path,
@@ -52,8 +53,8 @@ impl Memory {
         }
     }
 
-    /// Collects the Markdown files of a rules folder and the folders in it, sorted. The depth and the number of entries
-    /// are bounded, because a project may bring any tree.
+    /// Collects the Markdown files of a rules folder and the folders in it into `files`, sorted. The depth and the
+    /// number of entries are bounded, because a project may bring any tree; each folder is entered once.
     fn rule_files(&mut self, dir: &Path, limit: &Limit, depth: usize, files: &mut Vec<PathBuf>) {
         let Ok(entries) = fs::read_dir(dir) else { return };
         let Ok(real) = dir.canonicalize() else { return };
@@ -83,8 +84,9 @@ impl Memory {
         }
     }
 
-    /// Returns the rule if it waits for a path. A rule whose patterns cannot be parsed does not wait, because otherwise
-    /// it would never be loaded.
+    /// Returns the rule if its frontmatter has `paths` to wait for, otherwise `None`. A rule whose patterns cannot be
+    /// parsed causes a warning and does not wait, because otherwise it would never be loaded. The caller must set its
+    /// `base`.
     pub(super) fn waiting(&mut self, find: &Find, yaml: &str) -> Option<PathRule> {
         let understood = frontmatter::read::<RuleHead>(yaml).and_then(|head| {
             let globs = head.paths.map(Words::into_vec).unwrap_or_default();
