@@ -220,9 +220,9 @@ impl PermissionEngine {
         Some(self.deny.matched(rule))
     }
 
-    /// Returns whether an allow rule of the user, of the machine's administrator or of `--settings` names a host in full.
-    /// Rules of a folder do not count, whether it is trusted or not, and neither do grants of the session: only such a
-    /// rule opens internal hosts to tools that fetch pages. The host must be in lower case.
+    /// Returns whether an allow rule of the user, of the machine's administrator or of `--settings` names a host in
+    /// full. Rules of a folder do not count, whether it is trusted or not, and neither do grants of the session: only
+    /// such a rule opens internal hosts to tools that fetch pages. The host must be in lower case.
     pub fn names_host(&self, host: &str) -> bool {
         let counts = |rule: &usize| match self.allow.source(*rule) {
             RuleSource::Settings(source) => match source {

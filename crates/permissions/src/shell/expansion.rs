@@ -178,9 +178,9 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads one escape of `$'…'`, from after the backslash to after its last digit, and returns its character. Must yield
-    /// what bash yields, or refuse: a wrong character hides a command from the rules. Refused are unknown escapes, NUL (bash
-    /// ends the string there), and octal and `\x` above ASCII, which make bytes and not characters.
+    /// Reads one escape of `$'…'`, from after the backslash to after its last digit, and returns its character. Must
+    /// yield what bash yields, or refuse: a wrong character hides a command from the rules. Refused are unknown
+    /// escapes, NUL (bash ends the string there), and octal and `\x` above ASCII, which make bytes and not characters.
     fn ansi_escape(&mut self) -> Parsed<char> {
         let Some(byte) = self.raw() else { return self.error("an open quote") };
         let simple = match byte {
