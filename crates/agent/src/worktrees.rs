@@ -84,8 +84,8 @@ impl AgentHandle {
     }
 
     /// Removes a worktree: runs the WorktreeRemove hooks if there are any, and then git, unless a hook made the
-    /// worktree. One that was only found is never removed, nor is work in one unless `how` is to discard, nor what a
-    /// hook made without such hooks. An error leaves the worktree as it is, as far as hooks have not changed it.
+    /// worktree. Refuses one that was only found, and one that a hook made if no hook removes it; without the wish to
+    /// discard also one with work in it, or that a hook made. A refusal leaves the worktree as it is.
     pub(crate) async fn remove_worktree(
         self: &Arc<Self>,
         tree: &Worktree,

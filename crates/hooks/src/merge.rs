@@ -82,7 +82,8 @@ struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    /// Adds the output that has an effect on every event: stop, texts for the user, texts for the model.
+    /// Adds the output that has an effect on every event: the first stop, texts for the user, and texts for the model,
+    /// as far as the event takes these.
     fn add_common_output(&mut self, answer: &mut Answer, specific: &HookSpecificOutput) {
         let hook_name = &self.speaker.hook_name;
         let output = &mut answer.output;

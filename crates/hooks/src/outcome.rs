@@ -191,7 +191,7 @@ pub struct SystemText {
 }
 
 impl SystemText {
-    /// Returns the message for clients, with an empty `uuid` and `session_id`.
+    /// Returns the message for clients that shows the text as said by the hook, with an empty `uuid` and `session_id`.
     pub fn informational(&self) -> Informational {
         Informational {
             content: format!("{} says: {}", self.hook_name, self.text),

@@ -70,7 +70,8 @@ pub enum Consequence {
 }
 
 impl HookProblem {
-    /// Returns a sentence for people.
+    /// Returns a sentence for people that says which hook failed, and how; long commands and error outputs are
+    /// shortened.
     pub fn message(&self) -> String {
         let hook = format!("{} hook `{}`", self.hook_name, shorten(&self.handler, 120));
         match &self.kind {

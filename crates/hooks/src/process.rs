@@ -201,7 +201,7 @@ impl Process {
     }
 
     /// Waits, after the main process of a background hook ended, until its whole tree is gone, the deadline has passed,
-    /// or the token is cancelled.
+    /// or the token is cancelled. Kills nothing.
     pub async fn linger(&self, deadline: Instant, cancel: &CancellationToken) {
         tokio::select! {
             biased;

@@ -54,8 +54,8 @@ impl HookSource {
         }
     }
 
-    /// Returns whether the user or an administrator wrote the hook. Hooks from a project, a plugin or a skill may
-    /// be someone else's work, even if they are trusted to run, and do not get the credentials.
+    /// Returns whether the user, an administrator or the host wrote the hook. Hooks from a project, a plugin, a skill
+    /// or an agent may be someone else's work, even if they are trusted to run, and do not get the credentials.
     fn is_of_the_user(&self) -> bool {
         match self {
             // The host chooses the environment of this process, so there is nothing to withhold from its callbacks.
@@ -68,7 +68,7 @@ impl HookSource {
         }
     }
 
-    /// Returns the plugin that brings the hook, if one does.
+    /// Returns the plugin that brings the hook; `None` for a hook from any other source.
     pub(crate) fn plugin(&self) -> Option<&PluginSource> {
         match self {
             Self::Plugin(plugin) => Some(plugin),
@@ -92,7 +92,7 @@ impl HookVariables {
         Self { all, withheld: Vec::new() }
     }
 
-    /// Returns the variables that hooks from this source get.
+    /// Returns the variables that hooks from this source get: all of them, or only those that are not withheld.
     pub(crate) fn of(&self, source: &HookSource) -> impl Iterator<Item = &(String, String)> {
         let withheld: &[String] = if source.is_of_the_user() { &[] } else { &self.withheld };
         self.all.iter().filter(move |(name, _)| !withheld.contains(name))

@@ -157,9 +157,9 @@ fn as_title(text: &str) -> Option<String> {
 }
 
 impl Asking<'_> {
-    /// Sends the request, with the retries that every request has, and returns the text of the response. Retries are
-    /// shown to the host if the progress is. If the host withdraws the request, it is dropped and the error is
-    /// [`Failed::Withdrawn`].
+    /// Sends the request, with the retries that every request has, and returns the text of the response; the host hears
+    /// of retries if the progress is shown. If the host withdraws its own request, the one to the model is dropped, and
+    /// the error is [`Failed::Withdrawn`].
     async fn ask(&self, request: ModelRequest) -> Result<String, Failed> {
         let session = &self.agent.session;
         tokio::select! {

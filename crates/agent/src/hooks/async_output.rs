@@ -14,8 +14,8 @@ use crate::state::agent::AgentHandle;
 use crate::state::services::SessionServices;
 
 impl AgentHandle {
-    /// Starts the hooks of an event and returns at once; what they decide has no effect on anything. What they want the
-    /// model to know goes with the next request; they are cancelled when the session ends.
+    /// Starts the hooks of an event and returns at once, so their verdicts have no effect. What they want the model to
+    /// know goes with the next request; they are cancelled when the session ends.
     pub(crate) fn fire_in_background(self: &Arc<Self>, event: HookEventInput) {
         let session = &self.session;
         if !session.listens(&event.tag().into()) {

@@ -31,10 +31,10 @@ impl SubmittedPrompt {
 }
 
 impl AgentHandle {
-    /// Runs the UserPromptSubmit hooks for a prompt, and takes over the title that they give. Returns whether the
-    /// prompt may reach the model, with the notes that hooks add to it. A prompt that a background hook wrote is
-    /// accepted without asking, so that its hooks cannot wake the model again. `source` says what started the turn, if
-    /// it was not the host.
+    /// Runs the UserPromptSubmit hooks for a prompt; `source` says what started its turn, if it was not the host.
+    /// Returns whether the prompt may reach the model, with the notes that hooks add to it, and takes over the title
+    /// that they give. A prompt that a background hook wrote is accepted without asking, so that its hooks cannot wake
+    /// the model again.
     pub(crate) async fn submit_to_hooks(
         self: &Arc<Self>,
         prompt: &InboundUser,

@@ -59,8 +59,8 @@ pub fn side_request(choice: &AgentModel, model_id: &str, purpose: &'static str) 
     }
 }
 
-/// Returns the thinking that the user wants, as far as the model can do it. A model that thinks adaptively takes no
-/// budget.
+/// Returns the thinking that the user wants, as far as the model can do it; a model that thinks adaptively takes no
+/// budget. Without a wish, or with an output limit that leaves no room for a budget, it is the default of the model.
 fn thinking(wanted: Option<Thinking>, model: &Capabilities, max_tokens: u32) -> Thinking {
     match (model.thinking, wanted) {
         (ThinkingStyle::None, _) | (_, Some(Thinking::Disabled)) => Thinking::Disabled,

@@ -141,8 +141,9 @@ impl ConversationHistory {
         }
     }
 
-    /// Adds a whole response. One with nothing that can be sent back is left out, and what follows joins the user
-    /// message before it.
+    /// Adds a whole response, without the thinking at its end, because the API refuses a message that ends with
+    /// thinking. A response with nothing that can be sent back is left out, and what follows joins the user message
+    /// before it.
     pub fn add_assistant(&mut self, blocks: Vec<ContentBlock>) {
         let mut blocks: Vec<ContentBlock> = blocks.into_iter().filter(is_sendable).collect();
         // A response that got no further than its thinking: the API refuses a message that ends with thinking.
@@ -174,7 +175,7 @@ impl ConversationHistory {
         }
     }
 
-    /// Returns the current size.
+    /// Returns the current size: what the messages take, what the API counted last, and what was added since.
     pub fn size(&self) -> ConversationSize {
         ConversationSize {
             messages: self.tokens,
@@ -188,10 +189,10 @@ impl ConversationHistory {
         self.sealed.iter().any(|message| message.role() == Role::Assistant)
     }
 
-    /// Returns the longest end of the conversation that fits into the bounds and can follow a summary: it begins with a
-    /// response, so every call in it keeps its result and every result its call, or it is the prompt that has no
-    /// response yet. A call that waits for its result always stays. If nothing can stay, the tail is empty; the open
-    /// user message is closed in any case.
+    /// Closes the open user message, and returns the longest end of the conversation that fits into the bounds and can
+    /// follow a summary: it begins with a response, so every call in it keeps its result and every result its call, or
+    /// it is the prompt that has no response yet. A call that waits for its result always stays. If nothing can stay,
+    /// the tail is empty.
     pub fn tail(&mut self, bounds: TailBounds) -> ConversationTail {
         self.seal();
         let count = self.sealed.len();

@@ -153,7 +153,7 @@ impl ModelResponse {
     }
 
     /// Returns whether something was handed out that cannot be undone: text that was shown, or a call that may have
-    /// started. Such a response is never requested a second time.
+    /// started; thinking does not count. Such a response is never requested a second time.
     pub fn is_committed(&self) -> bool {
         self.blocks.iter().any(|block| !block.is_thinking())
     }
@@ -170,7 +170,7 @@ impl ModelResponse {
         last.is_some_and(|call| UnparsedInput::raw(call.input).is_some())
     }
 
-    /// Returns whether the response contains anything that a person sees.
+    /// Returns whether the response contains anything that a person sees; thinking and blank texts do not count.
     pub fn is_visible(&self) -> bool {
         self.blocks.iter().any(|block| match block.view() {
             BlockView::Text(text) => !text.trim().is_empty(),

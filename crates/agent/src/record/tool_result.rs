@@ -83,7 +83,8 @@ impl ToolResult {
     }
 
     /// Returns the block in the form that the model gets. It differs from [`Self::shown`] only in the order of its
-    /// fields, which is that of the reference.
+    /// fields, which depends on where the result comes from; the order must stay, because the API's cache compares
+    /// bytes with what earlier versions sent.
     pub fn into_sent(self) -> ContentBlock {
         let (kind, id) = (json!("tool_result"), json!(self.tool_use_id));
         let is_error = self.wire_is_error().map(Value::Bool);

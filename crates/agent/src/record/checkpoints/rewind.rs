@@ -45,9 +45,9 @@ enum Wanted {
 }
 
 impl FileCheckpoints {
-    /// Gives every followed file the content it had before `prompt`. A dry run changes nothing and returns the same
-    /// report. Files that cannot be restored are listed in it; if some are and none could be changed, the result is an
-    /// error.
+    /// Gives every followed file the content it had before `prompt`; a dry run changes nothing and returns the same
+    /// report. Files that cannot be restored are listed in it. The error says that the prompt has no checkpoint, or
+    /// that files could not be restored and none was changed.
     pub fn rewind(
         &self,
         prompt: &str,
