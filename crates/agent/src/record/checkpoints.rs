@@ -110,7 +110,7 @@ impl FileCheckpoints {
 
     /// Begins the checkpoint of the prompt with the id `prompt`: every file followed so far is compared with its copy,
     /// and saved again if it differs; one that cannot be saved is recorded as uncovered. Returns the record for the
-    /// session's file. Beyond [`MAX_SNAPSHOTS`] prompts the oldest is forgotten.
+    /// session's file. Beyond `MAX_SNAPSHOTS` prompts the oldest is forgotten.
     pub fn begin(&self, prompt: &str, at: CheckpointMoment<'_>) -> SideRecord {
         let mut state = self.state(at.session);
         let files = state.snapshots.back().map(|last| last.tracked_file_backups.clone()).unwrap_or_default();

@@ -165,7 +165,7 @@ impl SessionFiles {
         self.state().agents.get(agent_id).map(|writer| writer.path().display().to_string())
     }
 
-    /// Takes the next records that were not sent to the host yet, at most [`MIRROR_BATCH`] and all of one file; `None`
+    /// Takes the next records that were not sent to the host yet, at most `MIRROR_BATCH` and all of one file; `None`
     /// if there are none.
     pub fn take_mirrored(&self) -> Option<TranscriptMirror> {
         let mut state = self.state();
