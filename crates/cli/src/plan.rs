@@ -226,7 +226,8 @@ fn permission_mode(
 }
 
 /// Combines `--thinking` with `--max-thinking-tokens`: `disabled` wins, then a budget, and a budget of zero or less
-/// disables thinking. `None` leaves the choice to settings and model.
+/// disables thinking. `None`, without either flag, leaves the choice to settings and model; an unknown mode or number
+/// is an error.
 fn thinking(args: &Args) -> Result<Option<Thinking>, StartError> {
     let mode = args.choice("thinking", &["enabled", "adaptive", "disabled"])?;
     let tokens = args.number("max-thinking-tokens")?;
@@ -335,7 +336,8 @@ fn setting_sources(args: &Args) -> Result<Option<Vec<String>>, StartError> {
     }
 }
 
-/// Returns when to compact; `None` leaves it to settings. Zero tokens are refused.
+/// Returns when to compact; `None`, without the flag, leaves it to settings. Anything but `auto` or a number of tokens
+/// above zero is an error.
 fn autocompact(args: &Args) -> Result<Option<AutocompactOption>, StartError> {
     match args.value("autocompact") {
         None => Ok(None),

@@ -21,7 +21,7 @@ pub struct StartError {
 }
 
 impl StartError {
-    /// Creates a failure without a reason.
+    /// Creates a failure whose message is the whole report: it has no reason for hosts and no result.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), reason: None, session: None }
     }

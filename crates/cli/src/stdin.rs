@@ -169,8 +169,8 @@ impl Lines {
         Ok(())
     }
 
-    /// Checks the first line under `--await-initialize` and lifts the demand, so every later line passes. Must be
-    /// called for each line in order.
+    /// Checks the first line under `--await-initialize` and lifts the demand, so every later line passes. Any first
+    /// line but `initialize` is an error that ends the run. Must be called for each line in order.
     fn check_first(&mut self, line: &Inbound) -> Result<(), FatalInput> {
         let first = std::mem::replace(&mut self.first, FirstLine::Any);
         let introduces =

@@ -72,7 +72,7 @@ pub type ModelLookup = Result<Option<Arc<dyn Model>>, Box<dyn std::error::Error 
 
 impl ModelSource<'_> {
     /// Returns the model that the caller supplies, or `None` if the API is to be asked under this name. A model from a
-    /// lookup gets the default name; no credential is looked for then.
+    /// lookup gets the default name; no credential is looked for then. An error is that of the caller's lookup.
     fn brought_along(self, name: &str, env: &LaunchEnvironment) -> Result<Option<ChosenModel>, LaunchError> {
         let (model, name) = match self {
             Self::Api => return Ok(None),

@@ -45,7 +45,7 @@ impl LaunchEnvironment {
         self.get(name).is_some_and(|value| !matches!(value, "0" | "false" | "no" | "off"))
     }
 
-    /// Returns the variable as a number; `None` if it is not set, negative or unreadable.
+    /// Returns the variable as a number; `None` if it is not set, negative, too large or unreadable.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.get(name)?.trim().parse().ok()
     }

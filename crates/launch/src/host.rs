@@ -32,7 +32,8 @@ impl RealHost {
 /// The zone of the machine.
 const LOCAL_TIME: &str = "/etc/localtime";
 
-/// Returns the zone that `TZ` names, or else that of the machine; UTC if neither is known.
+/// Returns the zone that `named` (the value of `TZ`) names, or that of the machine if it is `None`; UTC if the zone is
+/// not known. May read a file.
 fn time_zone(named: Option<&str>) -> TimeZone {
     let Some(name) = named else {
         // Not `TimeZone::system`, which reads the variable of the process itself.

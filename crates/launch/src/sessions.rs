@@ -37,7 +37,8 @@ pub struct OpenSession {
 }
 
 impl OpenSession {
-    /// Returns the permission mode that the session had; `None` for modes that a run must request again.
+    /// Returns the permission mode that the resumed session had. `None` for a new session, if no known mode was
+    /// recorded, and for plan mode and bypassing permissions, which a run must request again.
     pub fn saved_mode(&self) -> Option<PermissionMode> {
         let (SessionBeginning::Resumed(resumed) | SessionBeginning::Forked(resumed)) = &self.beginning else {
             return None;
@@ -153,8 +154,9 @@ impl Opening<'_> {
         Ok(resumed)
     }
 
-    /// Resumes a session in a new file and leaves the original unchanged. If the copy cannot be written, the session
-    /// runs without being saved, with a warning.
+    /// Resumes a session in a new file and leaves the original unchanged; title and tag stay with the original. If the
+    /// copy cannot be written, the session runs without being saved, with a warning; an error means that the source is
+    /// missing or the new id is taken.
     fn resume_in_copy(
         &self,
         source: &Path,

@@ -258,7 +258,7 @@ impl AgentHandle {
         self.cell.change(change)
     }
 
-    /// Returns the current tools. A host may add one at any time.
+    /// Returns the current tools as a snapshot; a host may add one at any time.
     pub fn tools(&self) -> Arc<ToolSet> {
         self.view().tools.clone()
     }
@@ -278,7 +278,7 @@ impl AgentHandle {
         self.view().choice.clone()
     }
 
-    /// Changes the model choice; it takes effect with the next request.
+    /// Changes the model choice; it takes effect with the next request. `change` must not read the view of the agent.
     pub fn change_choice(&self, change: impl FnOnce(&mut AgentModel)) {
         self.change(|view| change(Arc::make_mut(&mut view.choice)));
     }
@@ -327,7 +327,8 @@ impl AgentHandle {
         self.view().progress.last_request.as_ref().map(|(_, at)| *at)
     }
 
-    /// Puts the conversation into the view after a turn, for side questions.
+    /// Puts the conversation into the view, for side questions. To be called after a turn, when every call has its
+    /// result.
     pub(crate) fn publish_conversation(&self, messages: Vec<WireMessage>) {
         self.change(|view| view.progress.settled = Some(messages.into()));
     }

@@ -40,7 +40,7 @@ impl AsyncHookOutput {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues notes for the next request. Beyond a fixed number the oldest are dropped.
+    /// Queues notes for the next request. Beyond [`MAX_NOTES`] the oldest are dropped.
     pub fn add(&self, lines: impl IntoIterator<Item = String>) {
         let notes = &mut self.waiting().notes;
         notes.extend(lines);
@@ -74,7 +74,7 @@ impl AsyncHookOutput {
         std::mem::take(&mut waiting.notes)
     }
 
-    /// Cancels the hooks that still run in the background and waits for their tasks to end.
+    /// Cancels the hooks that still run in the background and waits until they have ended.
     pub async fn shut_down(&self) {
         self.ended.cancel();
         self.side.close();

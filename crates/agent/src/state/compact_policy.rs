@@ -33,7 +33,7 @@ pub enum CompactSwitch {
 }
 
 impl CompactSwitch {
-    /// Returns `Off` if the condition holds, else `On`.
+    /// Returns `Off` if `off` is true, else `On`.
     pub fn off_if(off: bool) -> Self {
         if off { Self::Off } else { Self::On }
     }

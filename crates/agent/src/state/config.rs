@@ -160,7 +160,7 @@ pub enum SetupTrigger {
 }
 
 impl SetupTrigger {
-    /// Returns the value of `trigger` in the Setup event.
+    /// Returns the value of `trigger` in the Setup event; `--init-only` is told as `init`.
     pub fn trigger(self) -> &'static str {
         match self {
             Self::Init | Self::InitOnly => "init",

@@ -15,7 +15,8 @@ pub struct DeferredCallState {
 }
 
 impl DeferredCallState {
-    /// Begins with the call that an earlier run of the session deferred, if there is one.
+    /// Begins with the call that an earlier run of the session deferred, if there is one; it is then resumed even
+    /// without a prompt.
     pub fn from_earlier_run(call: Option<DeferredCall>) -> Self {
         let call = call.map(ToolCall::from_earlier_run);
         Self { resumes_without_prompt: call.is_some(), call }

@@ -61,7 +61,7 @@ impl EnvFiles {
 }
 
 /// Creates the file and its folder, readable by the user only, because variables may hold secrets. A file that exists
-/// keeps its content unless `empty` is set.
+/// keeps its content unless `empty` is set. The error is that of the file system.
 fn make(dir: &Path, path: &Path, empty: bool) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     OpenOptions::new().write(true).create(true).truncate(empty).mode(0o600).open(path)?;

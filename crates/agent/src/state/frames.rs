@@ -58,7 +58,7 @@ impl FrameBuilder {
         self.session_id.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gives all later frames another session id. It is shared by the builders of all agents.
+    /// Gives all later frames another session id, also those of the other agents, whose builders share it.
     pub fn set_session_id(&self, id: String) {
         *self.session_id.current.lock().unwrap_or_else(PoisonError::into_inner) = id;
     }
@@ -111,7 +111,7 @@ impl FrameBuilder {
         }
     }
 
-    /// Builds the assistant message that stands for the response to a request that failed for good.
+    /// Builds the assistant message that stands in place of the response to a request that failed for good.
     pub fn api_error(&self, failure: &ApiFailure) -> AssistantMessage {
         AssistantMessage {
             error: Some(failure.error.to_owned()),
@@ -197,7 +197,8 @@ impl FrameBuilder {
         }
     }
 
-    /// Builds the frame that passes on one event of the API unchanged (`--include-partial-messages`).
+    /// Builds the frame that passes on one event of the API unchanged (`--include-partial-messages`). `ttft_ms` is the
+    /// time to the first event, in milliseconds, for the frame that begins a message.
     pub fn stream_event(
         &self,
         event: Value,
@@ -215,7 +216,8 @@ impl FrameBuilder {
         }
     }
 
-    /// Builds the `system/status` frame that precedes a request; sent only with partial messages.
+    /// Builds the `system/status` frame that precedes a request; to be sent only with partial messages. The ids are
+    /// those of the prompts that the request responds to, if the host is told them here.
     pub fn requesting(&self, user_message_uuids: Option<Vec<String>>) -> Outbound {
         system(SystemMessage::Status(Status {
             status: Some("requesting".to_owned()),
@@ -362,7 +364,7 @@ impl FrameBuilder {
         })
     }
 
-    /// Builds the notice that a hook ended the turn.
+    /// Builds the notice `text` that a hook ended the turn, marked so that hosts recognise it.
     pub fn stopped_by_hook(&self, text: &str) -> Outbound {
         system(SystemMessage::Informational(Informational {
             prevent_continuation: Some(true),
@@ -442,7 +444,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// Builds the frame about a call that was denied without a question.
+    /// Builds the frame about a call that was denied without a question to the host; `denied` gives reason and message.
     pub fn permission_denied(
         &self,
         tool_name: &str,

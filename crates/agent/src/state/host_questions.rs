@@ -104,9 +104,9 @@ impl HostQuestions {
         self.state().waiting.values().filter_map(|waiting| waiting.shown.clone()).collect()
     }
 
-    /// Registers a question and returns where its reply arrives, or `Closed` if the host has closed its input. Must
-    /// precede the request, or a quick reply finds no question. `shown` is set for permission questions, which hosts
-    /// can list.
+    /// Registers a question and returns where its reply arrives; [`AskError::Closed`] if the host has closed its input.
+    /// Must precede the request, or a quick reply finds no question. `shown` is set for permission questions, which
+    /// hosts can list.
     fn register(
         &self,
         id: &str,

@@ -163,7 +163,7 @@ fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
     }
 }
 
-/// Returns the field about subagents for a turn that had none.
+/// Returns the field about subagents with all numbers zero, which every result carries.
 fn no_subagents() -> Value {
     json!({
         "spawned": 0,

@@ -367,8 +367,8 @@ impl Turn<'_> {
         TurnOutcome::Interrupted(phase)
     }
 
-    /// With partial messages, closes the blocks that were begun and will not be finished, so that a host never waits
-    /// for their end.
+    /// Closes the blocks of a broken response that were begun and will not be finished, so that a host never waits for
+    /// their end. Does nothing without partial messages, or if no block is open.
     async fn close_partial_events(&mut self, answer: &ModelResponse) {
         let open = answer.open_indices();
         if self.session.options.partial_messages && !open.is_empty() {

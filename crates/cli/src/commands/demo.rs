@@ -38,7 +38,7 @@ pub async fn run(words: &[String], env: LaunchEnvironment) -> anyhow::Result<Exi
 }
 
 /// Builds the plan of the demo through the flag reader, so that it starts like any other run, and then allows edits and
-/// Bash without questions. Use it only with the embedded script.
+/// Bash without questions. Use it only with the embedded script. An error means that the start would be refused.
 fn demo_plan(env: &LaunchEnvironment) -> anyhow::Result<RunPlan> {
     let words = ["--model", "script:demo", "--no-session-persistence"].map(str::to_owned);
     let args = Args::parse(words).context("failed to read the demo's own flags")?;

@@ -56,8 +56,8 @@ struct Report {
 }
 
 impl Report {
-    /// Prints one check and remembers the worst status, which becomes the exit code. Every check must report through
-    /// it.
+    /// Prints one check, with a hint if there is one, and remembers the worst status, which becomes the exit code.
+    /// Every check must report through it.
     fn say(&mut self, name: &str, status: CheckStatus, detail: &str, hint: Option<&str>) {
         let mark = match status {
             CheckStatus::Ok => "ok  ",

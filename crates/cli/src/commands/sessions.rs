@@ -158,7 +158,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Prints the conversation, and behind it the commands that ran in the background.
+/// Prints the conversation as Markdown, and behind it the commands that ran in the background with their recorded ends.
+/// It is an error if the file cannot be read.
 fn show(path: &Path) -> anyhow::Result<ExitCode> {
     let code = write_out(path, ExportFormat::Markdown)?;
     let tasks = recorded_tasks(path)?;
@@ -180,7 +181,8 @@ fn show(path: &Path) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Prints the report about one file, as JSON or in sentences. The exit code is 1 if the file is not sound.
+/// Prints the report about one file, as JSON or in sentences. The exit code is 1 if the file is not sound; it is an
+/// error if it cannot be read at all.
 fn check(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let report = verify(path)?;
     if json {
@@ -247,7 +249,8 @@ fn findings(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Writes a conversation to stdout message by message. If the reader closes the pipe, the program ends with success.
+/// Writes a conversation to stdout message by message; it is an error if the file cannot be read. If the reader closes
+/// the pipe, the program ends at once, with success.
 fn write_out(path: &Path, format: ExportFormat) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     match export(path, format, &mut out) {

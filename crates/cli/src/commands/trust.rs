@@ -142,8 +142,8 @@ async fn show_and_ask(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stores the items that were shown, in place of those that were stored for the folder. Waits while another process
-/// writes the store.
+/// Stores the items that were shown, in place of those that were stored for the folder; items that cannot be trusted
+/// are left out. Waits while another process writes the store.
 async fn remember(store: &TrustStore, review: &FolderReview) -> anyhow::Result<()> {
     let items: Vec<&ContentItem> = review.items.iter().map(|reviewed| &reviewed.item).collect();
     patiently(|| store.trust(&review.folder, &items)).await
@@ -168,7 +168,8 @@ fn is_at_terminal() -> bool {
     rustix::termios::isatty(rustix::stdio::stdin()) && rustix::termios::isatty(rustix::stdio::stderr())
 }
 
-/// Asks on stderr and reads one line. Anything but `y` or `yes`, the end of input included, means no.
+/// Asks on stderr and reads one line from stdin. Only `y` or `yes` means yes; anything else, also the end of the input,
+/// means no.
 fn agrees() -> anyhow::Result<bool> {
     eprint!("Shall all of this take effect in this folder? [y/N] ");
     let mut answer = String::new();
