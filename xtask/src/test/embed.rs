@@ -36,14 +36,14 @@ pub fn run(repo: &Repo, folder: &Path) -> Result<Totals> {
     let scratch = tempfile::tempdir().context("failed to make a folder for the sessions")?;
     let mut many = Command::new(programs.join("many"));
     many.arg(scratch.path()).arg(SESSIONS);
-    let mut sum = run_program(&mut Command::new(programs.join("lathe-embed")), |said| said == "You said: hello\n")?;
-    sum += run_program(&mut many, |_| true)?;
+    let mut sum = one(&mut Command::new(programs.join("lathe-embed")), |said| said == "You said: hello\n")?;
+    sum += one(&mut many, |_| true)?;
     Ok(sum)
 }
 
 /// Runs a program and counts it as one test, which passes if the program succeeds and prints what `is_expected`
 /// accepts.
-fn run_program(program: &mut Command, is_expected: impl Fn(&str) -> bool) -> Result<Totals> {
+fn one(program: &mut Command, is_expected: impl Fn(&str) -> bool) -> Result<Totals> {
     let name = program.get_program().to_string_lossy().into_owned();
     let output = program
         .stdin(Stdio::null())
