@@ -98,7 +98,8 @@ fn in_use_by(holder: Option<u32>) -> String {
 }
 
 impl TranscriptError {
-    /// Classifies an I/O error by what the caller can do about it.
+    /// Returns the error for a failed I/O operation, classified by what the caller can do about it. `action` is a verb
+    /// such as `open`, for the message.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {

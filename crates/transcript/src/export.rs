@@ -21,8 +21,8 @@ pub enum ExportFormat {
 /// The number of characters of a result that are shown in Markdown; the session file has the rest.
 const RESULT_CHARS: usize = 2000;
 
-/// Writes the conversation of the session at `path` to `out` in this format. Control characters are replaced, so
-/// that the text is safe on a terminal.
+/// Writes the conversation of the session at `path` to `out` in this format, message by message, and flushes it. In
+/// Markdown control characters are replaced, and in JSON they are escaped, so that the text is safe on a terminal.
 pub fn export(path: &Path, format: ExportFormat, out: &mut dyn Write) -> Result<()> {
     let failed = |error| TranscriptError::io("export", path, error);
     each_message(path, |row| {
@@ -53,8 +53,8 @@ fn markdown(row: &MessageRow) -> String {
     format!("{heading}\n\n{}\n\n", harmless(&blocks.join("\n\n")))
 }
 
-/// Replaces control characters, which could come from the output of a command and would steer a terminal, by visible
-/// symbols.
+/// Returns the text with control characters, except line breaks and tabs, replaced by visible symbols. They could come
+/// from the output of a command and would steer a terminal.
 fn harmless(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' => c,

@@ -51,7 +51,8 @@ pub enum ForkIds<'a> {
 /// Fields that refer to the old session.
 const DROPPED_FIELDS: [&str; 4] = ["teamName", "agentName", "slug", "sourceToolAssistantUUID"];
 
-/// Forks the session at `source` into a new file and returns its paths.
+/// Forks the session at `source` into a new file and returns its paths. Fails if the new file exists or there is
+/// nothing to copy; an incomplete fork is removed.
 pub fn fork(source: &Path, plan: ForkPlan<'_>) -> Result<SessionPaths> {
     if !is_session_id(plan.session_id) {
         return Err(TranscriptError::BadSessionId(plan.session_id.to_owned()));
@@ -89,8 +90,9 @@ pub fn fork(source: &Path, plan: ForkPlan<'_>) -> Result<SessionPaths> {
     Ok(target)
 }
 
-/// Returns the positions of the records to copy, up to and including `up_to`: no sidechains, no progress, and of
-/// repeated ids only the record that counts.
+/// Returns the positions of the records to copy, up to and including `up_to` (all with `None`): no sidechains, no
+/// progress, and of repeated ids only the record that counts. An `up_to` that is not in the main conversation is an
+/// error.
 fn records_to_copy(index: &Index, up_to: Option<&str>) -> Result<Vec<At>> {
     let is_copied = |at: &At| {
         let entry = &index.entries[*at];
@@ -115,7 +117,8 @@ struct Copy<'a, W: Write> {
 }
 
 impl<W: Write> Copy<'_, W> {
-    /// Copies the records and changes only their session id, then copies the records about saved files.
+    /// Copies the records and changes only their session id, then copies the ends of background tasks and all records
+    /// about saved files.
     fn keep_ids(&mut self, copied: &[At]) -> Result<()> {
         for at in copied {
             let text = self.read(self.index.entries[*at].span)?;
@@ -132,8 +135,8 @@ impl<W: Write> Copy<'_, W> {
         Ok(())
     }
 
-    /// Copies the ends of background tasks that are no part of the conversation: a copy must not take these tasks for
-    /// lost.
+    /// Copies the ends of background tasks that are no part of the conversation, because a copy must not take these
+    /// tasks for lost.
     fn add_task_marks(&mut self) -> Result<()> {
         for mark in self.index.task_marks.iter().filter(|mark| !mark.is_link) {
             let text = self.read(mark.span)?;
@@ -144,8 +147,9 @@ impl<W: Write> Copy<'_, W> {
         Ok(())
     }
 
-    /// Copies the records with new ids. All ids are assigned before the first record is written, so that every link can
-    /// be translated.
+    /// Copies the records with new ids, and gives the last one the time `now`. All ids are assigned before the first
+    /// record is written, so that every link can be translated; a link to a record that is not copied goes to its
+    /// nearest copied ancestor.
     fn fresh_ids(&mut self, copied: &[At], new_uuid: &mut dyn FnMut() -> String, now: &str) -> Result<()> {
         // The children of a record that is not copied are linked to its nearest copied ancestor.
         let fresh: HashMap<At, String> = copied.iter().map(|at| (*at, new_uuid())).collect();
@@ -171,7 +175,8 @@ impl<W: Write> Copy<'_, W> {
         Ok(())
     }
 
-    /// Adds the side records of a fork: all content replacements joined into one record, and last the title.
+    /// Adds the side records of a fork: the ends of background tasks, all content replacements joined into one record,
+    /// and last the title. Without a title it is that of the source with ` (fork)` appended.
     fn add_sides(&mut self, title: Option<&str>) -> Result<()> {
         self.add_task_marks()?;
         let mut replacements: Vec<Value> = Vec::new();
@@ -198,7 +203,8 @@ impl<W: Write> Copy<'_, W> {
         self.write(&Line::of(&SideRecord::custom_title(self.to, &title))?)
     }
 
-    /// Returns the title, or else the first prompt, of the source with ` (fork)` appended.
+    /// Returns the title, or else the first prompt, of the source with ` (fork)` appended; `Forked session (fork)` if
+    /// it has neither.
     fn marked_title(&self) -> Result<String> {
         let info =
             peek::peek(self.source).map_err(|error| TranscriptError::io("read", self.source, error))?;

@@ -160,7 +160,8 @@ impl<'a> Loose<'a> {
         matches!(self, Self::True)
     }
 
-    /// Returns a string member of an object; `name` must be one of [`MEMBERS`].
+    /// Returns a string member of an object, the last one if it is repeated; `None` if there is none. `name` must be
+    /// one of [`MEMBERS`], because others are not kept.
     pub(crate) fn member(&self, name: &str) -> Option<Cow<'a, str>> {
         match self {
             Self::Object(members) => {

@@ -78,7 +78,8 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Returns whether the piece continues this response if it follows directly.
+    /// Returns whether the piece continues this response if it follows directly: true also if either of them names no
+    /// response.
     fn is_of_answer(&self, answer: Option<Id>) -> bool {
         self.answer.is_none() || answer.is_none() || self.answer == answer
     }
@@ -93,7 +94,8 @@ pub(crate) struct History {
     pub left_open: Option<DanglingCall>,
 }
 
-/// Builds the conversation from its records, oldest first. No result is added to the call with the id `open`.
+/// Builds the conversation from its records, which must be in the order of the conversation, and repairs its gaps. No
+/// result is added to the call with the id `open`, which a hook deferred.
 pub(crate) fn build(mut pieces: Vec<Piece>, open: Option<String>) -> History {
     drop_misplaced(&mut pieces);
     join_answers(&mut pieces);
@@ -170,8 +172,9 @@ fn join_answers(pieces: &mut [Piece]) {
 struct SentIds(HashMap<usize, String>);
 
 impl SentIds {
-    /// Assigns the ids in the order of the file: unaccepted characters are replaced, and a repeated id gets a number.
-    /// The order must not change, because results of an earlier resume refer to the ids that were assigned then.
+    /// Assigns the ids in the order of the records: unaccepted characters are replaced, and a repeated id gets a
+    /// number. The order must not change, because results of an earlier resume refer to the ids that were assigned
+    /// then.
     fn of(pieces: &[Piece]) -> Self {
         let mut changed = HashMap::new();
         let mut used = HashSet::new();
@@ -196,7 +199,7 @@ impl SentIds {
         Self(changed)
     }
 
-    /// Returns the id to send for a call; `None` means the recorded one.
+    /// Returns the id to send for a call, given by its number; `None` means the recorded one.
     fn changed(&self, call: usize) -> Option<&str> {
         self.0.get(&call).map(String::as_str)
     }
@@ -218,10 +221,9 @@ struct Results {
     open: Option<usize>,
 }
 
-/// Removes all tool results from the records, so that each can be placed after its call: the last call with its id
-/// before it, or else the first one after it. Of two results for one call the first counts. A result that was written
-/// after an earlier resume names its call by the id that was sent then. That id is the same now, because ids are
-/// assigned in the order of the file.
+/// Removes all tool results from the pieces and returns them by their calls: the last call with its id before it, or
+/// else the first one after it. Of two results for one call the first counts. A result of an earlier resume names its
+/// call by the id that was sent then, which is the same now, because ids are assigned in the order of the file.
 fn take_results(pieces: &mut [Piece], sent_ids: &SentIds, open: Option<&str>) -> Results {
     let mut by_call = HashMap::new();
     let mut newest: HashMap<String, usize> = HashMap::new();
@@ -265,7 +267,8 @@ struct AnswerCalls {
 }
 
 impl AnswerCalls {
-    /// Moves on to the next record, and returns whether a response ends before it.
+    /// Moves on to the next record, and returns whether a response ends before it. Must be called for every record in
+    /// order, before the calls of the record are numbered.
     fn next_piece(&mut self, piece: &Piece) -> bool {
         let ends = match piece.role {
             Role::User => true,
@@ -279,7 +282,7 @@ impl AnswerCalls {
         ends
     }
 
-    /// Returns the number of a call; `None` if its response already has a call with this id.
+    /// Returns the number of a call, counted from 1; `None` if its response already has a call with this id.
     fn number(&mut self, id: &str) -> Option<usize> {
         self.ids.insert(id.to_owned()).then(|| {
             self.next += 1;
@@ -318,8 +321,8 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds one record. Blocks of a response are collected until it is complete, so that the results of all its calls
-    /// follow it together; user blocks are added at once.
+    /// Adds one record; they must come in the order of the conversation. Blocks of a response are collected until it is
+    /// complete, so that the results of all its calls follow it together; user blocks are added at once.
     fn add(&mut self, piece: Piece) {
         if self.calls.next_piece(&piece) {
             self.close_answer();
@@ -342,7 +345,8 @@ impl Builder {
         }
     }
 
-    /// Adds the collected response to the messages, followed by the results of its calls.
+    /// Adds the collected response to the messages, followed by the results of its calls. Calls that were recorded
+    /// twice and thinking at its end are left out.
     fn close_answer(&mut self) {
         let (mut kept, mut results) = (Vec::new(), HashMap::new());
         for block in std::mem::take(&mut self.answer) {
@@ -382,7 +386,8 @@ impl Builder {
         }
     }
 
-    /// Records that the call, or the result, at this position is sent with another id than the recorded one.
+    /// Notes that the call, or the result, at this position is sent with another id than the recorded one, if it is.
+    /// The change is made at the end.
     fn change_id(&mut self, call: usize, place: Option<Place>, key: &'static str) {
         if let (Some(id), Some(place)) = (self.sent_ids.changed(call), place) {
             self.changed_ids.push(ChangedId { place, key, id: id.to_owned() });
@@ -400,8 +405,8 @@ impl Builder {
         result.is_none_or(|(raw, _)| is_same(call, &block.raw) && is_same(earlier, raw))
     }
 
-    /// Adds an error as the result of a call that has none, because the API rejects a call without a result. The
-    /// deferred call gets none: its result follows after the resume.
+    /// Adds an error as the result of a call that has none, because the API rejects a call without a result, and notes
+    /// the call as dangling. The deferred call gets none: its result follows after the resume.
     fn push_made_up_result(&mut self, number: usize, mut call: DanglingCall) {
         if let Some(sent) = self.sent_ids.changed(number) {
             call.tool_use_id = sent.to_owned();
@@ -422,8 +427,8 @@ impl Builder {
         self.dangling.push(call);
     }
 
-    /// Adds a block to the last message, or to a new one, and returns its position. An empty `uuid` means that the
-    /// block comes from no record.
+    /// Adds a block to the last message, or to a new one if the role changes, and returns its position; a blank block
+    /// is not added and gives `None`. An empty `uuid` means that the block comes from no record.
     fn push(&mut self, role: Role, block: Block, uuid: &str) -> Option<Place> {
         if block.kind == BlockKind::Blank {
             return None;

@@ -49,7 +49,8 @@ impl Id {
     }
 }
 
-/// Returns the value of a UUID in lower case; other spellings count as other ids.
+/// Returns the value of a UUID in lower case; `None` for any other text and for other spellings, which count as other
+/// ids.
 fn uuid_value(text: &str) -> Option<u128> {
     if text.len() != 36 {
         return None;
@@ -154,7 +155,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Reads the file once.
+    /// Reads the file once and returns its index. A missing or empty file is the error `NotFound`; damage inside it is
+    /// counted and no error.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |error| TranscriptError::io("read", path, error);
         let file = File::open(path).map_err(failed)?;
@@ -234,19 +236,20 @@ impl Index {
         });
     }
 
-    /// Returns the position of the record with this uuid.
+    /// Returns the position of the record with this uuid, the last one if it is repeated; `None` if the file has none.
     pub(crate) fn position(&self, uuid: &str) -> Option<At> {
         self.by_id.get(&Id::of(uuid)).map(|at| *at as At)
     }
 
-    /// Reads the text of a record.
+    /// Reads the text of a record, with replacement characters for bytes that are not UTF-8.
     pub(crate) fn read(&self, span: Span) -> io::Result<String> {
         let mut bytes = vec![0; span.length as usize];
         self.file.read_exact_at(&mut bytes, span.offset)?;
         Ok(lines::clean(bytes))
     }
 
-    /// Returns the record before `at` in the conversation.
+    /// Returns the record before `at` in the conversation; `None` at a root. If the named parent is missing, it is the
+    /// nearest record before `at` in the file that is a sidechain or not, as `at` is.
     pub(crate) fn parent(&self, at: At) -> Option<At> {
         let entry = &self.entries[at];
         let parent = entry.parent?;
@@ -262,7 +265,7 @@ impl Index {
     }
 
     /// Returns the record with the call that a result belongs to: its parent, or, if that is missing, the nearest block
-    /// of a response before it.
+    /// of a response before it. `None` if there is neither.
     fn call_of(&self, at: At) -> Option<At> {
         if self.is_bridged(at) {
             self.walk_up(at).find(|before| self.entries[*before].response.is_some())
@@ -271,7 +274,8 @@ impl Index {
         }
     }
 
-    /// Returns whether a user record holds tool results. A prompt may follow a response directly, too.
+    /// Returns whether a user record holds tool results; false if it cannot be read. A prompt may follow a response
+    /// directly, too.
     fn is_tool_result(&self, at: At) -> bool {
         let Ok(text) = self.read(self.entries[at].span) else { return false };
         RawObject::parse(&text).is_ok_and(|record| message::has_tool_result(&record))
@@ -283,7 +287,7 @@ impl Index {
     }
 
     /// Returns the newest record of the conversation: of all records without children, the one whose nearest message is
-    /// latest in the file. `may_lead` says which messages count.
+    /// latest in the file. `None` if none of these messages may lead, which `may_lead` says.
     pub(crate) fn leaf(&self, may_lead: impl Fn(&Entry) -> bool) -> Option<At> {
         let mut is_followed = vec![false; self.entries.len()];
         for at in 0..self.entries.len() {
@@ -299,13 +303,14 @@ impl Index {
         with_message.max().map(|(_, tip)| tip)
     }
 
-    /// Returns the records from `tip` to its root, newest first.
+    /// Returns the records from `tip` to its root, newest first. In a damaged file with a cycle records may occur more
+    /// than once, but the walk ends.
     pub(crate) fn walk_up(&self, tip: At) -> impl Iterator<Item = At> + '_ {
         // A damaged or hostile file may hold a cycle; a walk that is longer than the file is in one.
         std::iter::successors(Some(tip), |at| self.parent(*at)).take(self.entries.len())
     }
 
-    /// Returns the conversation that ends at `tip`, oldest first.
+    /// Returns the conversation that ends at `tip`, oldest first and each record once.
     pub(crate) fn chain(&self, tip: At) -> Vec<At> {
         let mut seen = HashSet::new();
         let mut chain: Vec<At> = self.walk_up(tip).take_while(|at| seen.insert(*at)).collect();
@@ -313,8 +318,9 @@ impl Index {
         chain
     }
 
-    /// Adds what a walk misses of responses with several tool calls: the blocks and results on other branches, after
-    /// the last block that is on this one. Only records before `limit` count.
+    /// Returns the chain with what a walk misses of responses with several tool calls: the blocks and results on other
+    /// branches, inserted after the last block that is on this one. Only records before `limit` count, and `siblings`
+    /// says which branches.
     pub(crate) fn with_siblings(&self, chain: &[At], limit: At, siblings: Siblings) -> Vec<At> {
         let mut last_block: HashMap<Id, At> = HashMap::new();
         for at in chain {
@@ -351,9 +357,9 @@ impl Index {
         whole
     }
 
-    /// Returns whether the first message in `rest`, the part of a chain after a block, is a prompt: a user record without
-    /// tool results. Then the response was cut off there. Records without a message are skipped; no message at all is not
-    /// a prompt, and a user record that cannot be read counts as one.
+    /// Returns whether the first message in `rest`, the part of a chain after a block, is a prompt: a user record
+    /// without tool results. Then the response was cut off there. Records without a message are skipped; no message at
+    /// all is not a prompt, and a user record that cannot be read counts as one.
     fn is_followed_by_prompt(&self, rest: &[At]) -> bool {
         let next = rest.iter().find(|at| self.entries[**at].is_message());
         next.is_some_and(|next| self.entries[*next].kind == Kind::User && !self.is_tool_result(*next))
@@ -365,7 +371,8 @@ impl Index {
 struct Answers(HashMap<Id, (u64, u64)>);
 
 impl Answers {
-    /// Returns the id of the response that a block with this message id belongs to.
+    /// Returns the id of the response that a block with this message id belongs to. Must be called in the order of the
+    /// file: if the block numbers of an id do not rise, another response begins.
     fn id(&mut self, message: &str, head: &Head<'_>) -> Id {
         let id = Id::of(message);
         let Some(block) = head.block_index else { return id };

@@ -94,8 +94,8 @@ struct Found {
     is_bad: bool,
 }
 
-/// Finds the records in one line, which usually has one, and passes each to `sink`. A damaged line may contain
-/// more, or parts of one.
+/// Finds the records in one line, which usually has one, and passes each to `sink` with its range. A damaged line may
+/// contain more, or parts of one; the result says how many were found and whether a part was lost.
 fn records_in(line: &[u8], mut sink: impl FnMut(Range<usize>, Head<'_>)) -> Found {
     let mut found = Found { records: 0, is_bad: false };
     let mut at = 0;
@@ -138,8 +138,8 @@ fn records_in(line: &[u8], mut sink: impl FnMut(Range<usize>, Head<'_>)) -> Foun
     found
 }
 
-/// Parses the record at the start of `bytes` and returns its length. What follows is not looked at, because a line may
-/// hold several records.
+/// Parses the record at the start of `bytes` and returns its head and its length. What follows is not looked at,
+/// because a line may hold several records.
 fn parse_one(bytes: &[u8]) -> Result<(Head<'_>, usize), ()> {
     let mut stream = serde_json::Deserializer::from_slice(bytes).into_iter::<Head<'_>>();
     match stream.next() {
@@ -148,7 +148,8 @@ fn parse_one(bytes: &[u8]) -> Result<(Head<'_>, usize), ()> {
     }
 }
 
-/// Parses a line that is JSON but not UTF-8 with replacement characters, if it is one record.
+/// Parses a line that is JSON but not UTF-8 with replacement characters and passes its head to `sink`. Returns false,
+/// without calling `sink`, if it is UTF-8 or not one record.
 fn parse_lossy(bytes: &[u8], sink: impl FnOnce(Head<'_>)) -> bool {
     if std::str::from_utf8(bytes).is_ok() {
         return false;
@@ -163,12 +164,12 @@ fn parse_lossy(bytes: &[u8], sink: impl FnOnce(Head<'_>)) -> bool {
     }
 }
 
-/// Returns the position of the next byte that is neither white space nor NUL.
+/// Returns the position of the next byte from `from` on that is neither white space nor NUL; `None` if there is none.
 fn next_token(line: &[u8], from: usize) -> Option<usize> {
     line.get(from..)?.iter().position(|byte| !is_filler(*byte)).map(|skip| from + skip)
 }
 
-/// Returns the position of the next `{"`, with which every record begins.
+/// Returns the position of the next `{"` from `from` on, with which every record begins; `None` if there is none.
 fn next_object(line: &[u8], from: usize) -> Option<usize> {
     line.get(from..)?.windows(2).position(|pair| pair == b"{\"").map(|skip| from + skip)
 }
@@ -179,7 +180,7 @@ fn is_filler(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0)
 }
 
-/// Like [`is_filler`], for a character.
+/// Returns whether a character between records is skipped, as [`is_filler`] does for a byte.
 fn is_filler_char(c: char) -> bool {
     u8::try_from(c).is_ok_and(is_filler)
 }

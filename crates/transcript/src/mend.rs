@@ -143,12 +143,13 @@ pub(crate) fn block(raw: &RawValue) -> Option<Block> {
     Some(Block { raw: edited(raw, edits)?, kind })
 }
 
-/// Returns edits that remove these members: the API rejects a block because of a single unknown member.
+/// Returns edits that remove these members, because the API rejects a block for a single unknown member.
 fn without<'a>(members: &'a [Cow<'_, str>]) -> impl Iterator<Item = (&'a str, Edit)> {
     members.iter().map(|name| (&**name, Edit::Remove))
 }
 
-/// Applies edits to the members of a block; without an effective edit the block keeps its bytes.
+/// Returns the block with edits applied to its members; without an effective edit it keeps its bytes. `None` if it is
+/// not an object.
 fn edited(raw: &RawValue, edits: Vec<(&str, Edit)>) -> Option<Box<RawValue>> {
     if edits.iter().all(|(_, edit)| matches!(edit, Edit::Keep)) {
         return Some(raw.to_owned());
@@ -164,7 +165,7 @@ fn edited(raw: &RawValue, edits: Vec<(&str, Edit)>) -> Option<Box<RawValue>> {
     to_raw_value(&object).ok()
 }
 
-/// Returns `raw` with one string member changed.
+/// Returns `raw` with one string member set; `None` if it is not an object.
 pub(crate) fn with_text_member(raw: &RawValue, key: &'static str, text: &str) -> Option<Box<RawValue>> {
     edited(raw, vec![(key, set(text))])
 }
@@ -179,18 +180,19 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Returns an id or a name with the characters replaced that the API does not accept.
+/// Returns an id or a name with each character that the API does not accept replaced by `_`.
 pub(crate) fn plain_name(text: &str) -> String {
     text.chars().map(|c| if is_name_char(c) { c } else { '_' }).collect()
 }
 
-/// Returns a name that the API accepts: characters replaced, and cut to the maximal length.
+/// Returns the name of a tool in a form that the API accepts: characters replaced, and cut to [`MAX_NAME_CHARS`].
 fn tool_name(name: &str) -> String {
     first_chars(&plain_name(name), MAX_NAME_CHARS).to_owned()
 }
 
-/// Returns the edit that makes the input of a call an object. An object that was recorded as text is parsed; any other
-/// value is put into a member `input`, so that the model sees what it asked for.
+/// Returns the edit that makes the input of a call an object. An object that was recorded as text is taken out of the
+/// text, nothing becomes an empty object, and any other value is put into a member `input`, so that the model sees what
+/// it asked for.
 fn object_input(input: Option<&RawValue>) -> Edit {
     let Some(input) = input else { return set(&serde_json::Map::new()) };
     if input.get().starts_with('{') {
@@ -208,6 +210,7 @@ fn object_input(input: Option<&RawValue>) -> Edit {
 }
 
 /// Returns the edit that makes the content of a result valid: nothing, a text, or blocks of the few allowed types.
+/// Another value becomes its JSON as a text.
 fn result_content(content: Option<&RawValue>) -> Edit {
     let Some(content) = content else { return Edit::Keep };
     match content.get().as_bytes().first() {
@@ -236,7 +239,8 @@ fn result_blocks(content: &RawValue) -> Edit {
     if blocks.is_empty() { Edit::Remove } else { set(&blocks) }
 }
 
-/// Returns the edit for one entry of a result's content. An entry that is not an allowed block becomes a text.
+/// Returns the edit for one entry of a result's content. An entry that is not an allowed block becomes a text of its
+/// JSON; a blank one or null is removed.
 fn result_block(entry: &RawValue) -> Edit {
     let as_text =
         |json_string: &str| text_block(json_string).map_or(Edit::Remove, |block| Edit::Set(block.raw));
@@ -258,7 +262,7 @@ fn result_block(entry: &RawValue) -> Edit {
 }
 
 /// Returns the blocks of an attachment for the model, which may be a text, blocks, or messages with either of them as
-/// content, alone or in a list.
+/// content, alone or in a list. Parts of another form are left out.
 pub(crate) fn rendered_blocks(rendered: &RawValue) -> Vec<Block> {
     let mut blocks = Vec::new();
     collect_rendered(rendered, MAX_RENDERED_DEPTH, &mut blocks);
@@ -321,13 +325,13 @@ fn is_blank(json: &RawValue) -> bool {
     }
 }
 
-/// Returns the number in a `\uXXXX` at the start of a text.
+/// Returns the number in a `\uXXXX` at the start of a text; `None` if the text begins with something else.
 fn unicode_escape(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
-/// Replaces lone halves of surrogate pairs in JSON: the API rejects a request with one as invalid JSON. They come from
-/// programs that cut texts by UTF-16 units, and are written as escapes.
+/// Returns the JSON with lone halves of surrogate pairs replaced, because the API rejects a request with one as invalid
+/// JSON. They come from programs that cut texts by UTF-16 units, and are written as escapes.
 pub(crate) fn without_lone_surrogates(json: String) -> String {
     // Such escapes are rare, so most texts are only searched and not copied.
     if !json.contains("\\u") || (!json.contains("\\ud") && !json.contains("\\uD")) {

@@ -126,7 +126,8 @@ pub(crate) enum BlockKind {
 }
 
 impl BlockKind {
-    /// Returns the id of a call.
+    /// Returns the id of a call of a tool that the client runs; `None` for any other block, calls of server tools
+    /// included.
     pub(crate) fn call_id(&self) -> Option<&str> {
         match self {
             Self::ToolUse { id, .. } => Some(id),
@@ -140,7 +141,8 @@ impl BlockKind {
     }
 }
 
-/// Returns content as blocks. A plain string is one text block; a value that is not content gives none.
+/// Returns content as blocks that can be sent; those that cannot be are left out. A plain string is one text block; a
+/// value that is not content gives none.
 pub(crate) fn blocks_of(content: &RawValue) -> Vec<Block> {
     let text = content.get();
     if text.starts_with('"') {
@@ -150,17 +152,17 @@ pub(crate) fn blocks_of(content: &RawValue) -> Vec<Block> {
     blocks.into_iter().filter_map(mend::block).collect()
 }
 
-/// Returns a text block with a string that is already JSON.
+/// Returns a text block whose text is `json_string`, a JSON string with its quotes. `None` if that is not valid JSON.
 pub(crate) fn text_block(json_string: &str) -> Option<Block> {
     mend::block(&RawValue::from_string(format!(r#"{{"type":"text","text":{json_string}}}"#)).ok()?)
 }
 
-/// Returns a text block that is not in the file.
+/// Returns a text block with this text, for one that is not in the file.
 pub(crate) fn made_up_text(text: &str) -> Option<Block> {
     text_block(&serde_json::to_string(text).ok()?)
 }
 
-/// Returns whether the message holds a tool result.
+/// Returns whether the message of the record holds a tool result; false if it has no list of blocks.
 pub(crate) fn has_tool_result(record: &RawObject<'_>) -> bool {
     let message = record.found("message").and_then(|raw| RawObject::parse(raw.get()).ok());
     let Some(content) = message.and_then(|message| message.found("content")) else { return false };

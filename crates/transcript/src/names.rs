@@ -35,14 +35,16 @@ struct Found {
 }
 
 impl Names {
-    /// Creates the names of a session that is resumed in the file at `path`, as they were read from it.
+    /// Creates the names of a session that is resumed in the file at `path`, as they were read from it. The file counts
+    /// as searched up to its present end, so the names must be those at that moment.
     pub fn of_session(path: &Path, title: Option<String>, tag: Option<String>) -> Self {
         let found = |text| Found { text, at: 0 };
         let searched = path.metadata().map_or(0, |file| file.len());
         Self { title: found(title), tag: found(tag), searched }
     }
 
-    /// Returns the names that must be appended to the file at `path` again, because lists would soon not find them.
+    /// Returns the names that must be appended to the file at `path` again, because lists would soon not find them;
+    /// usually none. Reads what was written since the last search if a name may be far from the end.
     pub fn out_of_sight(&mut self, path: &Path, session_id: &str) -> io::Result<Vec<SideRecord>> {
         let end = path.metadata()?.len();
         if end.saturating_sub(self.searched.min(self.oldest())) < IN_SIGHT {
@@ -66,7 +68,8 @@ impl Names {
         set.map(|found| found.at).min().unwrap_or(self.searched)
     }
 
-    /// Searches what was written since the last search, by this or another program.
+    /// Searches what was written since the last search, by this or another program, and keeps the last title and tag.
+    /// An incomplete line at the end is left for the next search.
     fn search(&mut self, path: &Path) -> io::Result<()> {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(self.searched))?;
@@ -85,7 +88,7 @@ impl Names {
         }
     }
 
-    /// Takes the name from a line, if it has one. All programs write `type` first, so other lines need not be parsed.
+    /// Keeps the name in a line, if it has one. All programs write `type` first, so other lines need not be parsed.
     fn note(&mut self, line: &[u8]) {
         let (place, key) = if line.starts_with(br#"{"type":"custom-title""#) {
             (&mut self.title, "customTitle")

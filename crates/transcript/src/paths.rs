@@ -13,8 +13,8 @@ use icu_normalizer::ComposingNormalizerBorrowed;
 /// The length of the longest key that has no hash.
 const KEY_CHARS: usize = 200;
 
-/// Returns the directory name for the sessions of a working directory. The path is resolved first; a path that cannot
-/// be resolved is used as given.
+/// Returns the directory name for the sessions of a working directory. Reads the file system to resolve the path; a
+/// path that cannot be resolved is used as given.
 pub fn project_key(cwd: &Path) -> String {
     key_of(&resolved(cwd), char::len_utf16)
 }
@@ -36,7 +36,8 @@ fn resolved(cwd: &Path) -> String {
     std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned()).to_string_lossy().into_owned()
 }
 
-/// Returns the key of a path that is already resolved; `dashes` says how many dashes replace a character.
+/// Returns the key of a path that is already resolved: other characters than ASCII letters and digits become dashes, of
+/// which `dashes` says how many, and a key beyond [`KEY_CHARS`] is cut and ends in a hash.
 fn key_of(path: &str, dashes: impl Fn(char) -> usize) -> String {
     let mut key = String::with_capacity(path.len());
     for c in path.chars() {
@@ -54,7 +55,8 @@ fn key_of(path: &str, dashes: impl Fn(char) -> usize) -> String {
     key
 }
 
-/// Returns the prefix by which the directories of a long path are found, whatever hash they end in.
+/// Returns the prefix by which the directories of a long path are found, whatever hash they end in; `None` for a key
+/// without a hash.
 pub(crate) fn long_key_prefix(key: &str) -> Option<&str> {
     (key.len() > KEY_CHARS).then(|| &key[..=KEY_CHARS])
 }
@@ -94,17 +96,19 @@ pub struct SessionPaths {
 }
 
 impl SessionPaths {
-    /// Returns the paths of session `session_id`, started in `cwd`, under `config_dir`.
+    /// Returns the paths of session `session_id`, started in `cwd`, under `config_dir`. The id is not checked; see
+    /// [`is_session_id`].
     pub fn new(config_dir: &Path, cwd: &Path, session_id: &str) -> Self {
         Self::in_project_dir(&projects_dir(config_dir).join(project_key(cwd)), session_id)
     }
 
-    /// Returns the paths of a session in a known project directory.
+    /// Returns the paths of a session in a known project directory. The id is not checked; see [`is_session_id`].
     pub fn in_project_dir(project_dir: &Path, session_id: &str) -> Self {
         Self { project_dir: project_dir.to_owned(), session_id: session_id.to_owned() }
     }
 
-    /// Returns the paths of the session whose transcript has this path.
+    /// Returns the paths of the session whose transcript has this path; its id is the name of the file without the
+    /// extension.
     pub fn of_transcript(transcript: &Path) -> Self {
         let stem = transcript.file_stem().unwrap_or_default().to_string_lossy();
         Self::in_project_dir(transcript.parent().unwrap_or(Path::new("")), &stem)

@@ -104,17 +104,18 @@ fn read_text(file: &File, offset: u64, length: u64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the text after the first `"key":"`.
+/// Returns the first string after `"key":` in the text; `None` if there is none.
 fn first_text(text: &str, key: &str) -> Option<String> {
     values(text, key).next()
 }
 
-/// Returns the text after the last `"key":"`; `None` if it is empty.
+/// Returns the last string after `"key":` in the text; `None` if there is none or it is empty.
 fn last_text(text: &str, key: &str) -> Option<String> {
     values(text, key).last().filter(|value| !value.is_empty())
 }
 
-/// Returns all strings that follow `"key":`, with or without a space, in order.
+/// Returns all strings that follow `"key":`, with or without a space, in order, wherever in the text they are. Strings
+/// that are cut are left out.
 fn values<'a>(text: &'a str, key: &str) -> impl Iterator<Item = String> + 'a {
     let name = format!("\"{key}\":");
     let starts: Vec<usize> = text.match_indices(&name).map(|(at, _)| at + name.len()).collect();
@@ -124,7 +125,7 @@ fn values<'a>(text: &'a str, key: &str) -> impl Iterator<Item = String> + 'a {
     })
 }
 
-/// Parses the JSON string that `text` begins with.
+/// Parses the JSON string that `text` begins with; `None` if it begins with something else or the string is cut.
 fn string_at(text: &str) -> Option<String> {
     let body = text.strip_prefix('"')?;
     let mut is_escaped = false;
@@ -136,20 +137,21 @@ fn string_at(text: &str) -> Option<String> {
     serde_json::from_str(&text[..end + 2]).ok()
 }
 
-/// Returns the tag from the last tag record at the end of the file; `None` if it was cleared. Other lines do not count,
-/// because `"tag":` may occur in any of them.
+/// Returns the tag from the last tag record in `tail`, the end of the file; `None` if there is none or it was cleared.
+/// Other lines do not count, because `"tag":` may occur in any of them.
 fn tag(tail: &str) -> Option<String> {
     let line = tail.lines().rfind(|line| line.starts_with(r#"{"type":"tag""#))?;
     last_text(line, "tag")
 }
 
-/// Converts an ISO time into milliseconds since 1970.
+/// Converts an ISO time into milliseconds since 1970; `None` if it cannot be parsed or is earlier.
 fn epoch_millis(time: &str) -> Option<u64> {
     let parsed: jiff::Timestamp = time.parse().ok()?;
     u64::try_from(parsed.as_millisecond()).ok()
 }
 
-/// Returns the first prompt of a person. A slash command counts only if no other prompt exists.
+/// Returns the first prompt of a person in the beginning of a file, on one line and cut. The name of a slash command
+/// counts only if no other prompt exists; `None` if there is neither.
 fn first_prompt(head: &str) -> Option<String> {
     let mut command = None;
     for line in
@@ -186,7 +188,7 @@ fn texts(content: &Value) -> Vec<&str> {
     }
 }
 
-/// Returns whether a program wrote the text in the role of the user.
+/// Returns whether a program wrote the text in the role of the user, by the tags that it begins with.
 fn is_machine_text(text: &str) -> bool {
     let starts = [
         "<local-command-stdout>",
@@ -207,7 +209,7 @@ fn between(text: &str, start: &str, end: &str) -> Option<String> {
     rest.split_once(end).map(|(inner, _)| inner.to_owned())
 }
 
-/// Cuts a prompt to [`PROMPT_CHARS`] characters, with an ellipsis if something was cut.
+/// Returns a prompt cut to [`PROMPT_CHARS`] characters, with an ellipsis if something was cut.
 fn shorten(text: &str) -> String {
     let head = first_chars(text, PROMPT_CHARS);
     if head.len() < text.len() { format!("{}…", head.trim_end()) } else { text.to_owned() }

@@ -24,7 +24,7 @@ impl<'a> RawObject<'a> {
         serde_json::from_str(json)
     }
 
-    /// Returns the text of a member; for a repeated key, the last one.
+    /// Returns the JSON text of a member; for a repeated key, the last one. `None` if there is none.
     pub(crate) fn get(&self, key: &str) -> Option<&RawValue> {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, part)| match part {
             Part::Found(raw) => *raw,
@@ -32,7 +32,7 @@ impl<'a> RawObject<'a> {
         })
     }
 
-    /// Returns a member that was parsed and not set, with the lifetime of the parsed text.
+    /// Returns a member with the lifetime of the parsed text; `None` if there is none or it was set since.
     pub(crate) fn found(&self, key: &str) -> Option<&'a RawValue> {
         self.0.iter().rev().find(|(name, _)| name == key).and_then(|(_, part)| match part {
             Part::Found(raw) => Some(*raw),
@@ -40,17 +40,18 @@ impl<'a> RawObject<'a> {
         })
     }
 
-    /// Returns a member that is a string.
+    /// Returns a member that is a string; `None` if it is missing or another value.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    /// Returns a member as a value.
+    /// Returns a member as a parsed value; `None` if it is missing.
     pub(crate) fn value(&self, key: &str) -> Option<serde_json::Value> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    /// Sets a member. An existing one keeps its position; a new one is added at the end.
+    /// Sets a member. An existing one keeps its position; a new one is added at the end. Fails only if `value` cannot
+    /// be serialised.
     pub(crate) fn set(&mut self, key: &str, value: &impl Serialize) -> serde_json::Result<()> {
         let raw = Part::Set(serde_json::value::to_raw_value(value)?);
         match self.0.iter_mut().rev().find(|(name, _)| name == key) {
@@ -60,7 +61,7 @@ impl<'a> RawObject<'a> {
         Ok(())
     }
 
-    /// Removes a member, all of them if the key is repeated.
+    /// Removes a member, all of them if the key is repeated; nothing happens if there is none.
     pub(crate) fn remove(&mut self, key: &str) {
         self.0.retain(|(name, _)| name != key);
     }

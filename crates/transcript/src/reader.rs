@@ -34,7 +34,8 @@ pub struct MessageRow {
     pub parent_agent_id: Option<String>,
 }
 
-/// Returns the messages of the session at `path`, oldest first.
+/// Returns the messages of the session at `path` that are shown, oldest first; without those of subagents and without
+/// meta messages.
 pub fn session_messages(path: &Path) -> Result<Vec<MessageRow>> {
     let mut rows = Vec::new();
     each_message(path, |row| {
@@ -44,8 +45,8 @@ pub fn session_messages(path: &Path) -> Result<Vec<MessageRow>> {
     Ok(rows)
 }
 
-/// Passes the messages of the session at `path` to `sink` one by one, oldest first, so that a large session is never in
-/// memory as a whole.
+/// Passes the messages of the session at `path` that are shown to `sink` one by one, oldest first, so that a large
+/// session is never in memory as a whole. An error of `sink` ends the reading.
 pub fn each_message(path: &Path, sink: impl FnMut(MessageRow) -> Result<()>) -> Result<()> {
     let index = Index::open(path)?;
     let is_main = |entry: &Entry| !entry.is_sidechain && !entry.is_team && !entry.is_meta;
@@ -57,7 +58,8 @@ pub fn each_message(path: &Path, sink: impl FnMut(MessageRow) -> Result<()>) -> 
     rows(&index, path, &shown, is_shown, &AgentMeta::default(), sink)
 }
 
-/// Passes the records of a chain for which `is_shown` is true to `sink` as rows, in the order of the chain.
+/// Passes the records of a chain for which `is_shown` is true to `sink` as rows, in the order of the chain. A record
+/// that is not an object is left out; `meta` gives the parents of all rows.
 pub(crate) fn rows(
     index: &Index,
     path: &Path,
@@ -81,7 +83,8 @@ pub(crate) fn rows(
     Ok(())
 }
 
-/// Returns all records of these types, for example the file history, in the order of the file.
+/// Returns all records of these types, for example the file history, in the order of the file. Lines that cannot be
+/// parsed are left out.
 pub fn records_of(path: &Path, types: &[&str]) -> Result<Vec<Record>> {
     let failed = |error| TranscriptError::io("read", path, error);
     let file = File::open(path).map_err(failed)?;

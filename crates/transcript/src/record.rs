@@ -82,7 +82,7 @@ pub struct ChainRecord {
 }
 
 impl ChainRecord {
-    /// Returns the id of the record.
+    /// Returns the id of the record; empty if it is not a string.
     pub fn uuid(&self) -> &str {
         self.text("uuid").unwrap_or_default()
     }
@@ -92,19 +92,20 @@ impl ChainRecord {
         self.fields.get("isSidechain") == Some(&Value::Bool(true))
     }
 
-    /// Returns the API message of a user or assistant record.
+    /// Returns the API message of a user or assistant record; `None` if the record has none.
     pub fn message(&self) -> Option<&Value> {
         self.fields.get("message")
     }
 
-    /// Returns a field that holds a string.
+    /// Returns a field that holds a string; `None` if it is missing or another value.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.fields.get(key)?.as_str()
     }
 }
 
 impl Record {
-    /// Parses one line. It is an error only if the line is not a JSON object.
+    /// Parses one line. It is an error only if the line is not a JSON object; a record of unknown form keeps all its
+    /// fields.
     pub fn parse(json: &str) -> Result<Self> {
         let fields: Map<String, Value> = serde_json::from_str(json)?;
         Ok(Self::from_fields(fields))

@@ -87,7 +87,7 @@ impl PromptIds {
         self.0.contains(&Id::of(uuid))
     }
 
-    /// Adds a prompt. Returns whether it was new.
+    /// Adds a prompt. Returns whether it was new; false if the transcript has it already.
     pub fn insert(&mut self, uuid: &str) -> bool {
         self.0.insert(Id::of(uuid))
     }
@@ -132,13 +132,13 @@ impl Warning {
 }
 
 /// Loads the conversation and the state of the session at `path` for a new run. Damage is skipped and reported as
-/// warnings.
+/// warnings. Fails if the record to resume at does not exist or the cut would drop more than it may.
 pub fn load_for_resume(path: &Path, at: ResumeAt<'_>) -> Result<Resumed> {
     load(&Index::open(path)?, path, at)
 }
 
-/// Loads the conversation from an index that the caller has built. Finds the record at which it ends, and first checks
-/// what a cut would drop.
+/// Loads the conversation from an index that the caller has built for `path`. Finds the record at which it ends, and
+/// first checks what a cut would drop.
 pub(crate) fn load(index: &Index, path: &Path, at: ResumeAt<'_>) -> Result<Resumed> {
     let tip = match at {
         ResumeAt::Latest => leaf_for_model(index),
@@ -155,7 +155,8 @@ pub(crate) fn load(index: &Index, path: &Path, at: ResumeAt<'_>) -> Result<Resum
         .map_err(|error| TranscriptError::io("read", path, error))
 }
 
-/// Returns the leaf of a session, or of a subagent's file, in which all records are a sidechain.
+/// Returns the leaf of a session, or of a subagent's file, in which all records are a sidechain; `None` if there is no
+/// message.
 fn leaf_for_model(index: &Index) -> Option<At> {
     index.leaf(|entry| !entry.is_sidechain).or_else(|| index.leaf(|_| true))
 }
@@ -174,8 +175,8 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Reads the conversation up to `tip` and the state beside it. With a cut, records after it do not count; of
-    /// side records the last one counts in any case.
+    /// Reads the conversation up to `tip` and the state beside it; without a `tip` there is no conversation. With a
+    /// cut, records after it do not count; of side records the last one counts in any case.
     fn load(mut self, tip: Option<At>, at: ResumeAt<'_>) -> io::Result<Resumed> {
         let index = self.index;
         let chain = tip.map(|tip| index.chain(tip)).unwrap_or_default();
@@ -225,8 +226,8 @@ impl Loader<'_> {
         })
     }
 
-    /// Returns the records that the model needs: those from the last summary on, with the records that the compaction
-    /// kept unchanged right after it.
+    /// Returns the records of the chain that the model needs: those from the last summary on, with the records that the
+    /// compaction kept unchanged right after it. Siblings from `limit` on are left out.
     fn needed(&self, chain: &[At], limit: At) -> io::Result<Vec<At>> {
         let start = chain.iter().rposition(|at| self.index.entries[*at].is_summary).unwrap_or(0);
         let mut needed = self.index.with_siblings(&chain[start..], limit, Siblings::UnlessCutOff);
@@ -238,6 +239,7 @@ impl Loader<'_> {
     }
 
     /// Returns the records that a compaction boundary names as kept: a list of records, or a part of the old chain.
+    /// Empty if it names none or they are not found.
     fn kept_by_compaction(&self, boundary: At) -> io::Result<Vec<At>> {
         let index = self.index;
         let text = index.read(index.entries[boundary].span)?;
@@ -265,7 +267,8 @@ impl Loader<'_> {
         Ok(index.with_siblings(&stretch[from..], boundary, Siblings::UnlessCutOff))
     }
 
-    /// Returns which record of a part of the chain is a copy of the record with this id, searching from the end.
+    /// Returns the place in `stretch`, a part of the chain, of the copy of the record with this id, searched from the
+    /// end; `None` if it holds no copy of it.
     fn copied_from(&self, stretch: &[At], uuid: &str) -> io::Result<Option<usize>> {
         for (place, at) in stretch.iter().enumerate().rev() {
             let text = self.index.read(self.index.entries[*at].span)?;
@@ -280,7 +283,8 @@ impl Loader<'_> {
         Ok(None)
     }
 
-    /// Returns the part of the conversation that comes from a record, if any.
+    /// Returns the part of the conversation that comes from a record, and takes the state from it. `None` if the model
+    /// gets nothing of it, as of system records, failed requests and what only people see.
     fn piece(&mut self, at: At) -> io::Result<Option<Piece>> {
         let entry = &self.index.entries[at];
         let role = match entry.kind {
@@ -307,7 +311,7 @@ impl Loader<'_> {
     }
 
     /// Returns the content of an attachment that is part of the conversation: a prompt that was queued while a turn
-    /// ran, or a text in the role `user`.
+    /// ran, or a text in the role `user`. `None` for any other.
     fn attachment(&self, at: At) -> io::Result<Option<Piece>> {
         let text = without_lone_surrogates(self.index.read(self.index.entries[at].span)?);
         let Ok(record) = RawObject::parse(&text) else { return Ok(None) };
@@ -329,7 +333,7 @@ impl Loader<'_> {
         }))
     }
 
-    /// Returns the id of the deferred call, if the record at `tip` is the mark of one.
+    /// Returns the id of the deferred call, if the record at `tip` is the mark of one; otherwise `None`.
     fn deferred_call_id(&self, tip: At) -> io::Result<Option<String>> {
         let entry = &self.index.entries[tip];
         if entry.kind != Kind::Attachment {
@@ -347,7 +351,8 @@ impl Loader<'_> {
         Ok(RawObject::parse(&text).ok().and_then(|record| record.text(key)))
     }
 
-    /// Like `field`, for a side record that may be missing.
+    /// Reads one string of the side record at `span`; `None` if there is no such record, it cannot be parsed or the
+    /// field is not a string.
     fn side(&self, span: Option<Span>, key: &str) -> io::Result<Option<String>> {
         span.map_or(Ok(None), |span| self.field(span, key))
     }
@@ -368,8 +373,8 @@ impl Loader<'_> {
     }
 }
 
-/// Returns the deferred call with its input from the conversation. A prompt may follow it, if the call was deferred
-/// again.
+/// Returns the deferred call with its input from the last response; `None` if the call is not in it. A prompt may
+/// follow it, if the call was deferred again.
 fn deferred_call(call: &DanglingCall, messages: &[HistoryMessage]) -> Option<DeferredCall> {
     let answer = messages.iter().rfind(|message| message.role == Role::Assistant)?;
     let mut values = answer.blocks.iter().filter_map(|block| serde_json::from_str::<Value>(block.get()).ok());
@@ -405,8 +410,8 @@ impl State {
     }
 }
 
-/// Checks that all records after `cut` on the current branch belong to the turn of prompt `turn`: the first must be
-/// that prompt, and no other prompt may follow.
+/// Checks that all messages after `cut` on the current branch belong to the turn of prompt `turn`: the first must be
+/// that prompt, and no other prompt may follow. Fails also if `cut` is not on that branch.
 fn check_dropped(index: &Index, path: &Path, cut: At, turn: &str) -> Result<()> {
     let read =
         |at: At| index.read(index.entries[at].span).map_err(|error| TranscriptError::io("read", path, error));

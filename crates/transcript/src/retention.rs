@@ -32,7 +32,8 @@ pub struct Swept {
     pub is_complete: bool,
 }
 
-/// Returns where the snapshot of a session's shell is kept.
+/// Returns the path at which the snapshot of a session's shell is kept; `shell` is the name of the program, without a
+/// dash.
 pub fn shell_snapshot(config_dir: &Path, shell: &str, session_id: &str) -> PathBuf {
     shell_snapshots(config_dir).join(format!("snapshot-{shell}-{session_id}.sh"))
 }
@@ -43,8 +44,8 @@ fn shell_snapshots(config_dir: &Path) -> PathBuf {
 }
 
 /// Deletes the sessions under `config_dir` that were last written before `cutoff`, with everything that belongs to
-/// them, and leftovers of deleted sessions. A session that is open is kept. Errors are counted and do not stop the
-/// sweep.
+/// them, and leftovers of deleted sessions and shells. A session that is open is kept, and one call removes at most
+/// [`MOST_REMOVED`]. Errors are counted and do not stop the sweep.
 pub fn sweep(config_dir: &Path, cutoff: SystemTime) -> Swept {
     let mut swept = Swept { is_complete: true, ..Swept::default() };
     let folders: Vec<PathBuf> = entries(&paths::projects_dir(config_dir)).collect();
@@ -79,9 +80,10 @@ pub fn sweep(config_dir: &Path, cutoff: SystemTime) -> Swept {
     swept
 }
 
-/// Removes the output of commands of sessions that was last written before `cutoff`. `folder` holds a folder for each
-/// project, with one for each of its sessions; it stands where others can write to, so nothing is removed unless it
-/// belongs to this user. Returns whether every session was checked.
+/// Removes the output of commands of sessions that was last written before `cutoff`, and project folders that are then
+/// empty. `folder` holds a folder for each project, with one for each of its sessions; others can write beside it, so
+/// nothing is removed unless it belongs to this user. Returns false if [`MOST_REMOVED`] was reached before every
+/// session was checked.
 pub fn sweep_outputs(folder: &Path, cutoff: SystemTime) -> bool {
     let user = rustix::process::geteuid().as_raw();
     let is_own =
@@ -126,7 +128,7 @@ impl Kind {
     }
 }
 
-/// Returns the entries of a folder.
+/// Returns the paths of the entries of a folder; none if it cannot be read.
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
@@ -137,7 +139,7 @@ fn folders_beside(config_dir: &Path) -> [PathBuf; 2] {
     ["file-history", "tasks"].map(|name| config_dir.join(name))
 }
 
-/// Returns whether the path has the name of a session file.
+/// Returns whether the path has the name of a session file: a session id and `.jsonl`.
 fn is_transcript(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jsonl") && path.file_stem().is_some_and(is_id)
 }
@@ -154,7 +156,8 @@ fn is_id(name: &OsStr) -> bool {
     name.to_str().is_some_and(is_session_id)
 }
 
-/// Returns whether a file is older than `cutoff`, or a folder and all its direct entries. An unknown age counts as new.
+/// Returns whether a file was last written before `cutoff`, or a folder and all its direct entries. An unknown age
+/// counts as new.
 fn is_older(path: &Path, cutoff: SystemTime) -> bool {
     let is_old = |path: &Path| {
         path.symlink_metadata().and_then(|found| found.modified()).is_ok_and(|modified| modified < cutoff)
@@ -162,8 +165,8 @@ fn is_older(path: &Path, cutoff: SystemTime) -> bool {
     is_old(path) && (!path.is_dir() || entries(path).all(|inner| is_old(&inner)))
 }
 
-/// Deletes a session and its folders. Checks its age again under the lock: a run may have resumed and ended the session
-/// since it was listed.
+/// Deletes a session and its folders. Fails if it is open or was written since `cutoff`, which is checked again under
+/// the lock: a run may have resumed and ended the session since it was listed.
 fn remove(config_dir: &Path, transcript: &Path, cutoff: SystemTime) -> Result<()> {
     let failed = |error| TranscriptError::io("delete", transcript, error);
     let file = OpenOptions::new().read(true).open(transcript).map_err(failed)?;

@@ -51,20 +51,23 @@ impl Sessions {
         Self { config_dir: config_dir.to_owned() }
     }
 
-    /// Returns the paths of a session that is started in `cwd`.
+    /// Returns the paths of a session that is started in `cwd`; it need not exist. An id that is not a UUID is an
+    /// error.
     pub fn paths(&self, cwd: &Path, session_id: &str) -> Result<SessionPaths> {
         check_id(session_id)?;
         Ok(SessionPaths::new(&self.config_dir, cwd, session_id))
     }
 
-    /// Returns the sessions in `scope`, the last changed first.
+    /// Returns the sessions in `scope` that have something to show, the last changed first. Files that cannot be read
+    /// are left out.
     pub fn list(&self, scope: SessionScope<'_>, page: Page) -> Vec<SessionInfo> {
         let shown =
             self.candidates(scope).into_iter().filter_map(|candidate| peek::peek(&candidate.path).ok()?);
         shown.skip(page.offset).take(page.limit.unwrap_or(usize::MAX)).collect()
     }
 
-    /// Returns the session that changed last in the project of `cwd` (`--continue`).
+    /// Returns the session that changed last in the project of `cwd` (`--continue`); `None` if there is none. `cwd`
+    /// must be resolved; sessions of other folders with the same project key do not count.
     pub fn newest_for_cwd(&self, cwd: &Path) -> Option<SessionInfo> {
         // Folders whose names differ only in punctuation share a project directory, but must not share sessions. The
         // last record counts as well as the first, because a copy begins with records of the folder of its original.
@@ -78,15 +81,16 @@ impl Sessions {
         candidates.filter_map(|candidate| peek::peek(&candidate.path).ok()?).find(here)
     }
 
-    /// Returns the directory for a session that runs in `cwd` and is a copy of the one at `source`: the directory of
-    /// the original, if sessions of `cwd` are searched there.
+    /// Returns the project directory for a session that runs in `cwd` and is a copy of the one at `source`: the
+    /// directory of the original, if sessions of `cwd` are searched there, otherwise the usual one.
     pub fn dir_of_copy(&self, cwd: &Path, source: &Path) -> PathBuf {
         let mut dirs = self.project_dirs(cwd);
         let beside = source.parent().filter(|dir| dirs.iter().any(|known| known == dir));
         beside.map_or_else(|| dirs.swap_remove(0), Path::to_owned)
     }
 
-    /// Finds a session by its id, in the project of `cwd` or else in any other.
+    /// Returns the paths of a session found by its id, in the project of `cwd` or else in any other. Empty files and
+    /// links do not count; without a match the error is `NotFound`.
     pub fn find_by_id_anywhere(&self, cwd: &Path, session_id: &str) -> Result<SessionPaths> {
         check_id(session_id)?;
         let here = self.project_dirs(cwd).into_iter();
@@ -104,7 +108,8 @@ impl Sessions {
         })
     }
 
-    /// Finds the last changed session with this title, in the project of `cwd` or else in any other.
+    /// Returns the last changed session with this title, in the project of `cwd` or else in any other; `None` if there
+    /// is none or the title is blank.
     pub fn find_by_title(&self, cwd: &Path, title: &str) -> Option<SessionInfo> {
         let title = title.trim();
         let in_scope = |scope| {
@@ -120,14 +125,15 @@ impl Sessions {
         in_scope(SessionScope::Projects(&[cwd])).or_else(|| in_scope(SessionScope::Everywhere))
     }
 
-    /// Returns the list entry of one session; `None` if a list would not show it.
+    /// Returns the list entry of one session; `None` if a list would not show it. A session that does not exist is an
+    /// error.
     pub fn info(&self, cwd: &Path, session_id: &str) -> Result<Option<SessionInfo>> {
         let path = self.find_by_id_anywhere(cwd, session_id)?.transcript();
         peek::peek(&path).map_err(|error| TranscriptError::io("read", &path, error))
     }
 
-    /// Returns all project directories that may hold the sessions of `cwd`: usually one, for long paths every one with
-    /// the same first 200 characters.
+    /// Returns all project directories that may hold the sessions of `cwd`, the usual one first; for long paths every
+    /// one with the same first 200 characters. They need not exist.
     fn project_dirs(&self, cwd: &Path) -> Vec<PathBuf> {
         let projects = paths::projects_dir(&self.config_dir);
         let mut dirs = Vec::new();
@@ -150,7 +156,8 @@ impl Sessions {
         dirs
     }
 
-    /// Returns the session files in `scope`, the last changed first, each id once.
+    /// Returns the session files in `scope`, the last changed first, each id once. Links and directories that cannot be
+    /// read are left out.
     fn candidates(&self, scope: SessionScope<'_>) -> Vec<Candidate> {
         let dirs = match scope {
             SessionScope::Projects(cwds) => cwds.iter().flat_map(|cwd| self.project_dirs(cwd)).collect(),
@@ -188,7 +195,8 @@ fn check_id(session_id: &str) -> Result<()> {
     if is_session_id(session_id) { Ok(()) } else { Err(TranscriptError::BadSessionId(session_id.to_owned())) }
 }
 
-/// Gives a session a title by appending a record. Works also while the session is open elsewhere.
+/// Gives a session a title by appending a record; a blank title is an error. Works also while the session is open
+/// elsewhere.
 pub fn rename(session: &SessionPaths, title: &str) -> Result<()> {
     let title = title.trim();
     if title.is_empty() {

@@ -35,7 +35,7 @@ pub struct AgentMeta {
     pub extra: Map<String, Value>,
 }
 
-/// Returns the ids of the session's subagents, sorted.
+/// Returns the ids of the session's subagents, sorted; empty if there are none.
 pub fn list_subagents(session: &SessionPaths) -> Result<Vec<String>> {
     let mut ids: Vec<String> = agent_files(&session.subagents())?.into_iter().map(|(id, _)| id).collect();
     ids.sort();
@@ -43,7 +43,7 @@ pub fn list_subagents(session: &SessionPaths) -> Result<Vec<String>> {
     Ok(ids)
 }
 
-/// Returns the messages of a subagent, oldest first. If it does not exist, the error is
+/// Returns the messages of a subagent that are shown, oldest first. If it does not exist, the error is
 /// [`TranscriptError::NotFound`].
 pub fn subagent_messages(session: &SessionPaths, agent_id: &str) -> Result<Vec<MessageRow>> {
     let files = agent_files(&session.subagents())?;
@@ -69,7 +69,8 @@ pub fn read_agent_meta(path: &Path) -> AgentMeta {
     std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
-/// Writes a sidecar by a rename, so that a reader sees either the old content or the new.
+/// Writes a sidecar by a rename, so that a reader sees either the old content or the new. Creates its folder if needed;
+/// folder and file are for this user only.
 pub fn write_agent_meta(path: &Path, meta: &AgentMeta) -> Result<()> {
     let failed = |error| TranscriptError::io("write", path, error);
     let json = serde_json::to_vec(meta)?;
@@ -82,7 +83,8 @@ pub fn write_agent_meta(path: &Path, meta: &AgentMeta) -> Result<()> {
     file.write_all(&json).and_then(|()| std::fs::rename(&new, path)).map_err(failed)
 }
 
-/// Returns all `agent-<id>.jsonl` below `dir`, at any depth.
+/// Returns all `agent-<id>.jsonl` below `dir`, at any depth, each with its id and in no fixed order. Links to folders
+/// are not followed; a missing `dir` gives none.
 fn agent_files(dir: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     let mut pending = vec![dir.to_owned()];

@@ -63,7 +63,7 @@ impl RecordedTasks {
     }
 }
 
-/// Reads the tasks of the session at `path`.
+/// Reads the background tasks of the session at `path`. Changes nothing.
 pub fn recorded_tasks(path: &Path) -> Result<RecordedTasks> {
     let index = Index::open(path)?;
     collect(&index, index.entries.len()).map_err(|error| TranscriptError::io("read", path, error))
@@ -79,7 +79,8 @@ pub(crate) struct TaskMark {
 }
 
 impl TaskMark {
-    /// Returns the mark for a record, if it is one.
+    /// Returns the mark for a record; `None` if it says nothing about a task. `is_link` says whether the record is a
+    /// chain record, and `at` is the number of chain records before it.
     pub(crate) fn of(head: &Head<'_>, span: Span, at: At, is_link: bool) -> Option<Self> {
         let is_mark = if is_link {
             !head.is_sidechain && (head.has_task_result || head.names_task_run)
@@ -101,7 +102,8 @@ struct Findings {
     settled: HashSet<String>,
 }
 
-/// Reads the marks. Of the conversation only the records before `limit` count.
+/// Reads the marks of an index and returns the tasks and the untold ends. Of the conversation only the records before
+/// `limit` count; of the queue all do.
 pub(crate) fn collect(index: &Index, limit: At) -> io::Result<RecordedTasks> {
     let mut found = Findings::default();
     for mark in index.task_marks.iter().filter(|mark| !mark.is_link || mark.at < limit) {
@@ -128,7 +130,8 @@ pub(crate) fn collect(index: &Index, limit: At) -> io::Result<RecordedTasks> {
 }
 
 impl Findings {
-    /// Takes in a record of the conversation: the result of a call, or one that tells of ends.
+    /// Adds what a record of the conversation says: the result of a call that started or stopped a task, or a record
+    /// that tells the model of ends.
     fn link(&mut self, index: &Index, record: &Value) -> io::Result<()> {
         let result = &record["toolUseResult"];
         if let Some(id) = result["backgroundTaskId"].as_str() {
@@ -158,7 +161,8 @@ impl Findings {
         Ok(())
     }
 
-    /// Takes in a notice that entered the queue, left it, or was kept out of it.
+    /// Adds a notice that entered the queue, or was kept out of it. One without a run counts as told, because other
+    /// programs write none.
     fn queue_operation(&mut self, record: &Value) {
         let text = record["content"].as_str().unwrap_or_default();
         self.ends.extend(ends_in(text));
@@ -175,7 +179,8 @@ impl Findings {
     }
 }
 
-/// Returns what the call of a task says it is for.
+/// Returns what the call of a task says it is for, or else its command; empty if the call is not found. `result` is the
+/// record with the result of the call.
 fn description(index: &Index, result: &Value, call: &str) -> io::Result<String> {
     let uuid = result["sourceToolAssistantUUID"].as_str().or_else(|| result["parentUuid"].as_str());
     let Some(at) = uuid.and_then(|uuid| index.position(uuid)) else { return Ok(String::new()) };
@@ -196,7 +201,7 @@ fn ends_in(text: &str) -> Vec<(String, String)> {
     elements.filter_map(end).collect()
 }
 
-/// Returns the text of the first element with this tag.
+/// Returns the text of the first element with this tag; `None` if there is none. Escapes are not resolved.
 fn element(text: &str, tag: &str) -> Option<String> {
     let (_, rest) = text.split_once(&format!("<{tag}>"))?;
     let (value, _) = rest.split_once(&format!("</{tag}>"))?;

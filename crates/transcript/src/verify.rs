@@ -38,7 +38,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns whether the file is intact. A dangling call is not damage: it comes from a session that was interrupted.
+    /// Returns whether the file is intact and can be resumed. A dangling call is not damage: it comes from a session
+    /// that was interrupted.
     pub fn is_sound(&self) -> bool {
         self.bad_lines == 0
             && self.joined_lines == 0
@@ -48,7 +49,7 @@ impl Report {
     }
 }
 
-/// Checks the session file at `path` and reports what is damaged. Changes nothing.
+/// Checks the session file at `path` and reports what is damaged, after loading it as a resume would. Changes nothing.
 pub fn verify(path: &Path) -> Result<Report> {
     let index = Index::open(path)?;
     let missing = (0..index.entries.len()).filter(|at| index.is_bridged(*at)).count();

@@ -49,7 +49,8 @@ pub trait ChainBody: Serialize {
 }
 
 impl Envelope {
-    /// Builds the line of a record.
+    /// Returns the line of a record: the fields of the run, the link and the body in the order that other programs
+    /// write.
     pub fn line<B: ChainBody>(&self, link: Link<'_>, body: &B) -> Result<Line> {
         Line::of(&ChainLine {
             parent_uuid: link.parent,
@@ -160,7 +161,7 @@ impl<M: Serialize> ChainBody for UserBody<'_, M> {
 }
 
 impl<'a, M: Serialize> UserBody<'a, M> {
-    /// Creates the body of a prompt.
+    /// Creates the body of a prompt, with all optional fields unset.
     pub fn prompt(message: &'a M) -> Self {
         Self {
             message,
@@ -191,7 +192,8 @@ impl<'a, M: Serialize> UserBody<'a, M> {
         }
     }
 
-    /// Creates the body of the summary after a compaction boundary.
+    /// Creates the body of the summary after a compaction boundary, which must be its parent. It is not shown as the
+    /// prompt of a person.
     pub fn compact_summary(message: &'a M) -> Self {
         Self { is_compact_summary: true, is_visible_in_transcript_only: true, ..Self::prompt(message) }
     }
@@ -231,7 +233,8 @@ impl<M: Serialize> ChainBody for AssistantBody<'_, M> {
 }
 
 impl<'a, M: Serialize> AssistantBody<'a, M> {
-    /// Creates the body of a block of a response.
+    /// Creates the body of one block of a response; `index` is its position in the response, and `message` has this
+    /// block alone.
     pub fn block(message: &'a M, index: usize) -> Self {
         Self { api_block_index: Some(index), ..Self::made_up(message) }
     }
@@ -285,7 +288,8 @@ impl ChainBody for SystemBody<'_> {
 }
 
 impl<'a> SystemBody<'a> {
-    /// Creates the body of any subtype.
+    /// Creates the body of any subtype; `content` is a description for people, and `level` is `info`, `warning` or
+    /// `error`.
     pub fn new(subtype: &'a str, content: &'a str, level: &'a str) -> Self {
         Self {
             logical_parent_uuid: None,
@@ -360,7 +364,7 @@ impl ChainBody for AttachmentBody<'_> {
     const KIND: &'static str = "attachment";
 }
 
-/// For `skip_serializing_if`: such a flag is written only if it is set.
+/// Returns whether a flag is not set. Used with `skip_serializing_if`, so that a flag is written only if it is set.
 fn is_false(flag: &bool) -> bool {
     !flag
 }

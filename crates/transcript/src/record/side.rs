@@ -178,7 +178,7 @@ pub struct CostState {
 }
 
 impl SideRecord {
-    /// Creates a `last-prompt` record.
+    /// Creates a `last-prompt` record; `leaf_uuid` is the last record of the conversation at that time.
     pub fn last_prompt(session_id: &str, prompt: &str, leaf_uuid: &str) -> Self {
         Self::LastPrompt {
             last_prompt: prompt.to_owned(),
@@ -188,8 +188,8 @@ impl SideRecord {
         }
     }
 
-    /// Creates a record of the queue about the notice of a task's end: `enqueue`, `dequeue` or `remove`. `run_id` names
-    /// the run that ended.
+    /// Creates a record of the queue about the notice of a task's end; `operation` is `enqueue`, `dequeue` or `remove`.
+    /// `run_id` names the run that ended, and `notice` is the text for the model, which `dequeue` leaves out.
     pub fn task_notice(
         operation: &str,
         session_id: &str,
@@ -236,7 +236,7 @@ impl SideRecord {
         serde_json::from_value(Value::Object(fields.clone())).unwrap_or(Self::Unknown(fields))
     }
 
-    /// Returns the record as JSON, with all its fields.
+    /// Returns the record as JSON, with all its fields and its `type`.
     pub(super) fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
