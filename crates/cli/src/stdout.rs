@@ -142,8 +142,9 @@ impl Page {
         }
     }
 
-    /// Ends the output: adds the last result where only that is shown, and ends the list of `json --verbose`; without any
-    /// frame it writes an empty list, so that the output is always JSON.
+    /// Ends the output: adds the last result where only that is shown, and ends the list of `json --verbose`. Without
+    /// any frame the latter is an empty list, so that the output is always JSON. To be called once, after the last
+    /// frame.
     fn close(&mut self) {
         self.bytes.append(&mut self.last_result);
         if self.format == OutputFormat::JsonList {

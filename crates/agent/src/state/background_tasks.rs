@@ -245,7 +245,7 @@ impl TaskList {
     }
 
     /// Notes that the host knows of an end, and keeps the notice for the next request, if the model is to know. Must
-    /// follow every [`TaskList::end`] that returned a task, or the session waits for ever.
+    /// follow every [`TaskList::end`] that returned a task, or the session goes on waiting for it.
     pub fn end_is_told(&mut self, notice: Option<TaskNotice>) {
         self.being_told = self.being_told.saturating_sub(1);
         self.notices.extend(notice);
