@@ -3,8 +3,8 @@
 //!
 //! The file is written from the async thread: it goes to the page cache and is capped. A disk error is never an error
 //! of the command; the result then says so next to what memory holds. The surprising thing: the file always starts with
-//! the first byte, however late it is created, because it is created before memory drops anything; only a file that keeps
-//! the end ([`WhenFull::KeepTail`]) loses its beginning again.
+//! the first byte, however late it is created, because it is created before memory drops anything; only a file that
+//! keeps the end ([`WhenFull::KeepTail`]) loses its beginning again.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -40,7 +40,7 @@ pub struct Spilled {
 }
 
 impl Captured {
-    /// Whether head and tail together are the whole output.
+    /// Returns whether head and tail together are the whole output.
     pub fn is_complete(&self) -> bool {
         self.missing_bytes() == 0
     }
@@ -163,7 +163,7 @@ impl Collector {
         self.tail.extend_from_slice(rest);
     }
 
-    /// Whether head and tail hold every byte so far, so that a file can still start with the first one.
+    /// Returns whether head and tail hold every byte so far, so that a file can still start with the first one.
     fn memory_holds_all(&self) -> bool {
         self.total == (self.head.len() + self.tail.len()) as u64
     }
@@ -272,7 +272,7 @@ impl Collector {
         }
     }
 
-    /// Whether the cap of the file cut off some output.
+    /// Returns whether the cap of the file cut off some output.
     pub fn is_file_full(&self) -> bool {
         match (&self.spill, &self.capture.spill) {
             (Spill::Writing(open), Some(wanted)) => {

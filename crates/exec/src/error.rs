@@ -43,9 +43,9 @@ pub enum ExecError {
 }
 
 impl ExecError {
-    /// Whether the machine ran out of something that a start needs: descriptors, processes or memory. The same command
-    /// may start a moment later, when something else has ended. `exec` itself can fail this way too; the child reports
-    /// its error number back, so the failing step does not matter here.
+    /// Returns whether the machine ran out of something that a start needs: descriptors, processes or memory. The same
+    /// command may start a moment later, when something else has ended. `exec` itself can fail this way too; the child
+    /// reports its error number back, so the failing step does not matter here.
     pub fn is_exhaustion(&self) -> bool {
         let source = match self {
             Self::Start { source, .. }

@@ -194,7 +194,8 @@ impl CommandJob {
         &self.shared.entry.label
     }
 
-    /// Whether the main process is still running, or its last output is still being read. Leftovers do not count.
+    /// Returns whether the main process is still running, or its last output is still being read. Leftovers do not
+    /// count.
     pub fn is_running(&self) -> bool {
         self.shared.state.borrow().phase == JobPhase::Running
     }

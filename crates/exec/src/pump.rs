@@ -161,8 +161,8 @@ impl Pump {
         MainEnd { exit, rest, ended }
     }
 
-    /// Whether one of the outputs has not reached its end yet: some process still holds its pipe, or data is left in
-    /// it.
+    /// Returns whether one of the outputs has not reached its end yet: some process still holds its pipe, or data is
+    /// left in it.
     fn is_open(&self) -> bool {
         let open = |stream: &Stream| stream.state == StreamState::Open;
         open(&self.stdout) || self.stderr.as_ref().is_some_and(open)
@@ -195,7 +195,7 @@ impl Pump {
         }
     }
 
-    /// After the end of the main process: reads until both outputs are closed, or silent for `quiet`, or [`DRAIN`] is
+    /// Reads, after the end of the main process, until both outputs are closed, or silent for `quiet`, or [`DRAIN`] is
     /// over, and then what is in the pipes at that moment, so that no output of the main process is lost on a busy
     /// machine.
     async fn drain(&mut self, quiet: Duration) {

@@ -17,7 +17,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Whether the exit code is 0.
+    /// Returns whether the exit code is 0.
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
     }

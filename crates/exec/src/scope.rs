@@ -52,7 +52,7 @@ impl CommandScope {
         self.path.last().copied().unwrap_or_default()
     }
 
-    /// Whether this scope and every scope around it are open.
+    /// Returns whether this scope and every scope around it are open.
     fn is_open(&self) -> bool {
         let pages = self.book.pages();
         self.path.iter().all(|scope| pages.open_scopes.contains(scope))

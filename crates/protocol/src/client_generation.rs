@@ -68,8 +68,8 @@ impl ClientGeneration {
         }
     }
 
-    /// Returns whether a client is shown at intervals that a tool still runs. The old generation declares the frame, but
-    /// was seen to send none while a command ran for more than half a minute.
+    /// Returns whether a client is shown at intervals that a tool still runs. The old generation declares the frame,
+    /// but was seen to send none while a command ran for more than half a minute.
     pub fn gets_tool_heartbeats(self) -> bool {
         match self {
             Self::Current => true,
@@ -93,8 +93,8 @@ impl ClientGeneration {
     }
 }
 
-/// Whether a command line is one of the TypeScript SDK 0.2.x: it begins with the formats, and always
-/// passes the setting sources and the permission mode, as two words each.
+/// Returns whether a command line is one of the TypeScript SDK 0.2.x: it begins with the formats, and always passes the
+/// setting sources and the permission mode, as two words each.
 fn has_sdk_0_2_shape(words: &[String]) -> bool {
     let begins = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"];
     words.iter().map(String::as_str).take(begins.len()).eq(begins)

@@ -46,7 +46,8 @@ impl From<Vec<ContentBlock>> for MessageContent {
 }
 
 impl MessageContent {
-    /// Returns the text: the string, or the text blocks joined by line breaks.
+    /// Returns the text: the string, or the text blocks joined by line breaks. Other blocks are left out; content of an
+    /// unknown form has no text.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -108,7 +109,8 @@ pub struct ToolResultView<'a> {
 }
 
 impl ToolResultView<'_> {
-    /// Returns the text: the string, or the text blocks joined by line breaks.
+    /// Returns the text of the result: the string, or the text blocks joined by line breaks. Other blocks are left out;
+    /// content that is neither a string nor a list has no text.
     pub fn text(&self) -> String {
         match self.content {
             Value::String(text) => text.clone(),
@@ -132,7 +134,7 @@ pub struct SourceView<'a> {
 }
 
 impl<'a> SourceView<'a> {
-    /// Returns the source of any block that has one.
+    /// Returns the source of any block that has one; `None` if the block has no object in `source`.
     pub fn of(block: &'a Value) -> Option<Self> {
         let source = block.get("source")?.as_object()?;
         let text = |key| source.get(key).and_then(Value::as_str);
@@ -146,7 +148,8 @@ pub fn tag_of(block: &Value) -> &str {
 }
 
 impl<'a> BlockView<'a> {
-    /// Reads a block that is part of something larger, such as the content of a result.
+    /// Reads a block that is part of something larger, such as the content of a result. Missing parts read as empty; a
+    /// block of an unknown kind is [`BlockView::Unknown`].
     pub fn of(block: &'a Value) -> Self {
         let text = |key: &str| block[key].as_str().unwrap_or("");
         let call = || ToolUseView { id: text("id"), name: text("name"), input: &block["input"] };

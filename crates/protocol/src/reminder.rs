@@ -33,8 +33,8 @@ pub fn system_reminder(text: &str) -> String {
     reminder
 }
 
-/// Whether the text after a `<` makes a tag of this name, opening or closing. What follows the name does not matter: a
-/// longer name that begins with it is similar enough to be misread.
+/// Returns whether the text after a `<` makes a tag of this name, opening or closing. What follows the name does not
+/// matter: a longer name that begins with it is similar enough to be misread.
 fn names_the_tag(behind: &str) -> bool {
     let behind = behind.trim_start_matches(|c: char| c == '/' || is_blank(c));
     let Some(behind) = skip_word(behind, NAME[0]) else { return false };
@@ -42,7 +42,7 @@ fn names_the_tag(behind: &str) -> bool {
     skip_word(behind.trim_start_matches(is_blank), NAME[1]).is_some()
 }
 
-/// Whether a character is white space or a control character: neither makes a tag look different to a model.
+/// Returns whether a character is white space or a control character: neither makes a tag look different to a model.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || c.is_control()
 }

@@ -1,5 +1,5 @@
-//! The names that tools had in earlier releases. Rules, hook matchers, `--tools` and calls may use either name of a tool
-//! in every set of tools.
+//! The names that tools had in earlier releases. Rules, hook matchers, `--tools` and calls may use either name of a
+//! tool in every set of tools.
 
 /// Former names of tools, each with the current one.
 const FORMER_NAMES: [(&str, &str); 6] = [

@@ -54,7 +54,7 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    /// Returns the word for it in what hooks and results are told.
+    /// Returns the word for the kind of task in what hooks and results are told.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::Shell => "shell",
@@ -137,7 +137,8 @@ pub trait TaskActions: Send + Sync {
     /// Returns whether commands may run in the background, and for how long.
     fn background_policy(&self) -> BackgroundPolicy;
 
-    /// Reserves an id and an output file. An error says why there can be no further task.
+    /// Reserves an id and an output file for a task that [`TaskActions::add_task`] adds later. An error says why there
+    /// can be no further task.
     fn new_task(&self) -> Result<TaskPlace, String>;
 
     /// Makes a running command a task and tells the host. One in the background is watched from here on: its end is
@@ -145,7 +146,7 @@ pub trait TaskActions: Send + Sync {
     fn add_task(self: Arc<Self>, task: CommandTask) -> BoxFuture<'static, ()>;
 
     /// Removes a task whose call has waited for its end, and tells the host. The model learns of the end from the
-    /// result of that call, so it gets no notice.
+    /// result of that call, so it gets no notice. No effect if the session has no such task.
     fn close_foreground_task<'a>(&'a self, id: &'a str, status: TaskStatus) -> BoxFuture<'a, ()>;
 
     /// Detaches the command of a foreground task from its call. Returns false if the command has ended or the id
@@ -155,13 +156,15 @@ pub trait TaskActions: Send + Sync {
     /// Ends a task with everything it started, and tells the host. The model gets no notice.
     fn stop_task<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<TaskReport, NotStopped>>;
 
-    /// Returns the file that the output of a task goes to.
+    /// Returns the file that the output of a task goes to; `None` if the session has no task with this id.
     fn task_output_file(&self, id: &str) -> Option<PathBuf>;
 
-    /// Returns what is known of a task; ended ones are kept until the session ends.
+    /// Returns what is known of a task; ended ones are kept until the session ends. `None` if the session has no task
+    /// with this id.
     fn task_report(&self, id: &str) -> Option<TaskReport>;
 
-    /// Returns up to where the output of a task was read by the last call, and notes that this one reads up to `end`.
+    /// Returns up to where the output of a task was read by the last call, and records that this one reads up to `end`.
+    /// 0 for the first call and for an unknown id.
     fn take_read_offset(&self, id: &str, end: u64) -> u64;
 
     /// Tells the session that the model has seen the end of a task, so that no notice follows.

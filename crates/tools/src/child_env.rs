@@ -19,8 +19,8 @@ const PLAIN: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "
 pub enum CommandEnvironment {
     /// All that the session has for commands.
     Whole,
-    /// Those that change nothing about the meaning of a command, and those that the user names. The shell sources neither
-    /// the user's snapshot nor any file with variables: an alias or function would change that meaning, too.
+    /// Those that change nothing about the meaning of a command, and those that the user names. The shell sources
+    /// neither the user's snapshot nor any file with variables: an alias or function would change that meaning, too.
     OnlyPlain,
 }
 

@@ -1,5 +1,5 @@
-//! The tools with which the model keeps a list of its own work, one file each: tasks in files, which agents and sessions
-//! share, or to-dos, which one agent keeps for itself.
+//! The tools with which the model keeps a list of its own work, one file each: tasks in files, which agents and
+//! sessions share, or to-dos, which one agent keeps for itself.
 
 pub(crate) mod store;
 pub(crate) mod task_create;

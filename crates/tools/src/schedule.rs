@@ -81,19 +81,20 @@ pub enum ScheduleFailure {
 
 /// The schedule of the session, as tools use it.
 pub trait ScheduleActions: Send + Sync {
-    /// Schedules a job.
+    /// Schedules a job, and returns it with its id and its next time. A job for the folder is written there first, so
+    /// that it outlives the session.
     fn create_job(self: Arc<Self>, job: NewCronJob) -> BoxFuture<'static, Result<CronJob, ScheduleFailure>>;
 
-    /// Returns the jobs of the folder, then those of the session.
+    /// Returns the jobs of the folder, then those of the session. Fails if the jobs of the folder cannot be read.
     fn jobs(&self) -> Result<Vec<CronJob>, ScheduleFailure>;
 
-    /// Removes a job.
+    /// Removes a job of the session or of the folder. Fails with [`ScheduleFailure::UnknownJob`] if no job has this id.
     fn delete_job(self: Arc<Self>, id: String) -> BoxFuture<'static, Result<(), ScheduleFailure>>;
 
     /// Schedules the wake-up of the session, in place of an earlier one. Returns when it comes, and the time now.
     fn schedule_wake_up(&self, request: WakeUpRequest) -> ScheduledWakeUp;
 
-    /// Cancels the wake-up; returns how many there were.
+    /// Cancels the wake-up of the session; returns how many there were, so 0 if there was nothing to cancel.
     fn cancel_wake_up(&self) -> usize;
 }
 

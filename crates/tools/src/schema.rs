@@ -1,9 +1,9 @@
 //! Checks a tool input against the tool's own JSON Schema, strictly, before anything else sees it.
 //!
 //! Supports the part of JSON Schema that tools use: types, `properties`, `required`, `enum`, bounds, `items`,
-//! `additionalProperties: false`, `format: uri` and `default`. Other keywords are ignored, so a schema from outside is checked as far
-//! as it is understood. Surprising: two faults are repaired instead of rejected, because models make them all the time
-//! and the meaning is clear: a number sent as a string, and a missing parameter that has a default.
+//! `additionalProperties: false`, `format: uri` and `default`. Other keywords are ignored, so a schema from outside is
+//! checked as far as it is understood. Surprising: two faults are repaired instead of rejected, because models make
+//! them all the time and the meaning is clear: a number sent as a string, and a missing parameter that has a default.
 
 use lathe_protocol::text::first_chars;
 use serde_json::{Map, Value, json};

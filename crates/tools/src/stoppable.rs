@@ -49,7 +49,7 @@ impl Stop {
         if self.is_set() { Err(ToolFailure::Interrupted) } else { Ok(()) }
     }
 
-    /// Tells the work to stop, for this reason, in place of an earlier one.
+    /// Tells the work to stop, for this reason; it replaces an earlier reason.
     fn set(&self, reason: StopReason) {
         let value = match reason {
             StopReason::Cancelled => 1,
@@ -74,7 +74,8 @@ impl Drop for StopOnDrop {
 }
 
 /// Runs `work` on a blocking thread. When `time` is up the work is told to stop and its result is still used; when
-/// `cancel` fires the result is [`ToolFailure::Interrupted`].
+/// `cancel` fires the result is [`ToolFailure::Interrupted`]. Work that does not end within [`GRACE`] after that is
+/// left behind, so it must not change files; see [`change`].
 pub(crate) async fn run<T: Send + 'static>(
     cancel: &CancellationToken,
     time: Duration,

@@ -42,8 +42,8 @@ pub trait Tool: Send + Sync {
     /// describe is [`CallSubject::Unknown`], and the user is asked about it.
     fn subject(&self, input: &Value) -> CallSubject;
 
-    /// Returns the field that says most about a call, for people who give one text instead of a whole input. By
-    /// default the first required field.
+    /// Returns the field that says most about a call, for people who give one text instead of a whole input. By default
+    /// the first required field; `None` if the schema requires none.
     fn main_input(&self) -> Option<&str> {
         self.input_schema()["required"][0].as_str()
     }
@@ -54,8 +54,8 @@ pub trait Tool: Send + Sync {
         validate(self.name(), self.input_schema(), input)
     }
 
-    /// Checks what a schema cannot express, without looking at any file. Runs before hooks and permissions, so that
-    /// no one is asked about a call that must fail.
+    /// Checks what a schema cannot express, without looking at any file; accepts everything by default. Runs before
+    /// hooks and permissions, so that no person is asked about a call that must fail.
     fn check(&self, _input: &Value) -> Result<(), ToolFailure> {
         Ok(())
     }
@@ -128,14 +128,15 @@ impl ToolContext {
         }
     }
 
-    /// Whether the file of the input can be changed on the event loop; see [`replace::is_quick`]. A call that was
-    /// cancelled is left to [`change`](crate::stoppable::change), which does not begin with it.
+    /// Returns whether the file of the input can be changed on the event loop; see [`replace::is_quick`]. False for a
+    /// call that was cancelled, because [`change`](crate::stoppable::change) does not begin with it.
     pub(crate) fn is_quick_change(&self, path: &str, changed_bytes: usize) -> bool {
         let is_quick = |path: PathBuf| replace::is_quick(&path, changed_bytes);
         !self.cancel.is_cancelled() && self.real(path).is_ok_and(is_quick)
     }
 
-    /// Like [`Self::real_path`], with the error as a value.
+    /// Returns the real path behind a path of the input like [`Self::real_path`], with the error as a value that
+    /// callers can tell apart.
     pub(crate) fn real(&self, path: &str) -> Result<PathBuf, FileError> {
         match &self.place {
             Some(place) => Ok(place.clone()),
@@ -169,7 +170,7 @@ impl ResultLimits {
     /// Room beside the text: notes that follow it, and the other fields of the value.
     const BESIDE_CHARS: usize = 10_000;
 
-    /// Returns limits for a tool whose value for programs is the text that the model reads.
+    /// Returns limits for a tool whose value for programs is the text that the model reads, of at most `characters`.
     pub fn of_text(characters: usize) -> Self {
         let with_rest = characters.saturating_add(Self::BESIDE_CHARS);
         Self { text: TextLimit::Characters(characters), value_chars: with_rest }
@@ -241,11 +242,11 @@ impl ToolOutput {
     }
 
     /// Returns the output with the number of lines that the call has changed, which the session counts.
-    pub(crate) fn changing(self, changed_lines: ChangedLines) -> Self {
+    pub(crate) fn with_changed_lines(self, changed_lines: ChangedLines) -> Self {
         Self { effects: CallEffects { changed_lines, ..self.effects }, ..self }
     }
 
-    /// The same of a call whose hooks have said whether the turn goes on.
+    /// Returns the output with what the hooks of the call have said about the turn: whether it continues.
     pub(crate) fn then(self, after: AfterCall) -> Self {
         Self { effects: CallEffects { after, ..self.effects }, ..self }
     }
@@ -281,8 +282,8 @@ impl ToolFailure {
         }
     }
 
-    /// Returns the text that programs get in `tool_use_result`; `None` as above. A text that begins with "Error"
-    /// gets no second one.
+    /// Returns the text that programs get in `tool_use_result`; `None` for an interruption. It begins with `Error: `,
+    /// unless the text names itself an error already.
     pub fn result(&self) -> Option<String> {
         const NAMED: [&str; 3] = ["Error: ", "Error calling tool", "InputValidationError: "];
         match self {

@@ -54,13 +54,14 @@ impl ToolSet {
         Self { tools, ..Self::default() }
     }
 
-    /// Returns the same set sorted by name, also when tools are added.
+    /// Returns the same set sorted by name; tools that are added later are sorted in, too.
     pub fn by_name(mut self) -> Self {
         self.tools.sort_by(|a, b| a.name().cmp(b.name()));
         Self { order: ToolOrder::ByName, whole: OnceLock::new(), ..self }
     }
 
-    /// Returns the tool with this name, or else the one of which this is an alias or former name.
+    /// Returns the tool with this name, or else the one of which this is an alias or former name; `None` if there is
+    /// neither.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let current = current_name(name);
         self.tools
@@ -108,7 +109,7 @@ impl ToolSet {
         self.of_tools(self.tools.iter().filter(|tool| !names.contains(tool.name())).cloned().collect())
     }
 
-    /// Returns other tools in the place of these; what was loaded stays loaded.
+    /// Returns a set of other tools in the same order and with the same deferral; what was loaded stays loaded.
     fn of_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Self {
         Self {
             tools,
@@ -118,8 +119,8 @@ impl ToolSet {
         }
     }
 
-    /// The `tools` array of a request that describes all of them: name, description and schema of each. Built when
-    /// first needed.
+    /// Returns the `tools` array of a request that describes all tools, with name, description and schema of each;
+    /// ToolSearch is left out, because there is nothing to search for. Built when first needed.
     fn whole_json(&self) -> Arc<str> {
         self.whole
             .get_or_init(|| {
@@ -130,7 +131,7 @@ impl ToolSet {
             .clone()
     }
 
-    /// Whether requests leave this tool out until it is loaded.
+    /// Returns whether requests leave this tool out until it is loaded. False for all tools if the set defers nothing.
     fn leaves_out(&self, tool: &dyn Tool) -> bool {
         self.deferral.is_some() && tool.declaration().loading == Loading::Deferred
     }

@@ -1,5 +1,5 @@
-//! Tools that read the web: WebFetch gets a page and has a small model answer a question about it, WebSearch has the API
-//! of the model search.
+//! Tools that read the web: WebFetch gets a page and has a small model answer a question about it, WebSearch has the
+//! API of the model search.
 //!
 //! What both need of the session (its HTTP client, its rules, its model) are the [`WebActions`](actions::WebActions);
 //! what the agents of a session share between their calls is the [`WebState`](state::WebState). Which hosts may be

@@ -31,7 +31,8 @@ fn pending() -> String {
 }
 
 impl TodoItem {
-    /// Reads a list of them, as a call holds it. What is none is left out.
+    /// Reads the list of to-dos in an input. Entries that are not to-dos are left out; a value that is not a list gives
+    /// none.
     pub fn list(todos: &Value) -> Vec<Self> {
         let items = todos.as_array().into_iter().flatten();
         items.filter_map(|item| Self::deserialize(item).ok()).collect()
@@ -82,7 +83,8 @@ pub trait WorkListActions: Send + Sync {
     /// Returns the task list of the session.
     fn task_list(&self) -> TaskListStore;
 
-    /// Asks the hooks whether a step may be taken. Interrupted if `cancel` fired meanwhile: then no hook has agreed to it.
+    /// Asks the hooks whether a step may be taken. Interrupted if `cancel` fired meanwhile: then no hook has agreed to
+    /// it.
     fn ask_about_task(
         self: Arc<Self>,
         step: TaskStep,

@@ -185,7 +185,7 @@ impl Workspace {
         self.with_place(Arc::new(Mutex::new(Arc::new(place))))
     }
 
-    /// Returns the same workspace with its place kept by `place`.
+    /// Returns the same workspace with its place kept by `place`, which other agents or the session may change, too.
     pub fn with_place(self, place: Arc<dyn PlaceHolder>) -> Self {
         Self { place, ..self }
     }
@@ -195,7 +195,7 @@ impl Workspace {
         self.place.place()
     }
 
-    /// Changes the agent's place; see [`PlaceHolder::change_place`].
+    /// Changes the agent's place by `change`, which must not read the place; see [`PlaceHolder::change_place`].
     fn change(&self, change: impl FnOnce(&mut AgentPlace)) {
         let mut change = Some(change);
         self.place.change_place(&mut |place| {
@@ -205,8 +205,8 @@ impl Workspace {
         });
     }
 
-    /// The folder that the agent works in, and that its shell goes back to: the one it was started in, or a worktree
-    /// that it has entered.
+    /// Returns the folder that the agent works in, and that its shell goes back to: the one it was started in, or a
+    /// worktree that it has entered.
     pub fn home(&self) -> PathBuf {
         self.place().home.clone().unwrap_or_else(|| self.root.clone())
     }
@@ -231,21 +231,21 @@ impl Workspace {
         self.place().files_read.get(path)
     }
 
-    /// Records what the model has now seen of the file at a real path.
+    /// Records what the model has now seen of the file at a real path, in place of what was recorded before.
     pub(crate) fn record_file(&self, path: PathBuf, seen: Seen) {
         self.change(|place| place.files_read.record(path, seen));
     }
 
-    /// Notes that the model has read a file by other means: a shell command that showed it (`cat`, `sed -n`),
-    /// or an attachment. Nothing happens if it cannot be opened.
+    /// Records that the model has read a file by other means: a shell command that showed it (`cat`, `sed -n`), or an
+    /// attachment. Nothing happens if it cannot be opened.
     pub fn note_read(&self, path: &Path, shown: Shown) {
         if let Some((path, seen)) = seen::look_at(path, shown) {
             self.record_file(path, seen);
         }
     }
 
-    /// Notes that the model has read a file as it was at `mtime_ms` (milliseconds since 1970). A file that
-    /// has changed since counts as unread.
+    /// Records that the model has read a whole file as it was at `mtime_ms` (milliseconds since 1970). Nothing happens
+    /// if the file has changed since or cannot be opened; what was recorded before stays.
     pub fn note_read_at(&self, path: &Path, mtime_ms: f64) {
         let Ok(path) = crate::files::real::follow(path) else { return };
         if seen::is_unchanged_since(&path, mtime_ms) {

@@ -3,8 +3,8 @@
 //!
 //! [`git`] runs git so that an untrusted repository starts no program. [`create`] and [`remove`] work on a
 //! [`Worktree`](create::Worktree), a plain value; they know no session, so that the main agent and its subagents use
-//! them alike. [`enter`] and [`exit`] are the tools; they act through [`actions::WorktreeActions`], because which folder
-//! an agent works in is the session's.
+//! them alike. [`enter`] and [`exit`] are the tools; they act through [`actions::WorktreeActions`], because which
+//! folder an agent works in is the session's.
 
 pub mod actions;
 pub mod create;

@@ -56,8 +56,8 @@ pub(super) unsafe fn give_back() {
     }
 }
 
-/// Whether the processor keeps a second stack to check return addresses. It looks like any other memory in the list, so
-/// if it is in use nothing is unmapped.
+/// Returns whether the processor keeps a second stack to check return addresses. It looks like any other memory in the
+/// list, so if it is in use nothing is unmapped.
 unsafe fn has_shadow_stack() -> bool {
     /// `PR_GET_SHADOW_STACK_STATUS`, for the architectures that have it there.
     const GET_STATUS: libc::c_int = 74;

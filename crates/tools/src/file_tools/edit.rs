@@ -1,5 +1,6 @@
 //! Edit: replaces one string of a file by another. What it does is done here for MultiEdit, too, which has several
-//! strings: all of them are found and replaced in memory, one after the other, and the file is written once or not at all.
+//! strings: all of them are found and replaced in memory, one after the other, and the file is written once or not at
+//! all.
 //!
 //! Matching works on the text as the model sees it (see `files::text`), writing works on the bytes, so the rest of the
 //! file stays as it is. Surprising: a file that changed since it was read may still be edited if the old string occurs
@@ -354,7 +355,7 @@ impl ChangedFile {
         if self.knowledge != Knowledge::Current {
             result["contentNotInModelContext"] = json!(true);
         }
-        ToolOutput::new(content, result).changing(changed_lines(&patch))
+        ToolOutput::new(content, result).with_changed_lines(changed_lines(&patch))
     }
 
     /// Returns the output of Edit, in words for the model and with the fields that programs expect.

@@ -1,5 +1,5 @@
-//! MultiEdit, for clients of an earlier generation: several edits of one file in one call, all of them or none. `edit.rs`
-//! makes them.
+//! MultiEdit, for clients of an earlier generation: several edits of one file in one call, all of them or none.
+//! `edit.rs` makes them.
 
 use std::sync::LazyLock;
 

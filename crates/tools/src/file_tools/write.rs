@@ -171,7 +171,7 @@ fn may_overwrite(
     }
 }
 
-/// Whether the name is that of a notebook, in any case of letters.
+/// Returns whether the name is that of a notebook, in any case of letters.
 pub(crate) fn is_notebook(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ipynb"))
 }
@@ -208,7 +208,7 @@ fn output(path: &str, content: &str, before: Before) -> ToolOutput {
             "userModified": false,
         }),
     )
-    .changing(changed)
+    .with_changed_lines(changed)
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ fn check_type(stat: &Stat) -> Result<(), FileError> {
     }
 }
 
-/// Whether this is `/proc` or a tracing file system, whose "regular files" may block or never end.
+/// Returns whether this is `/proc` or a tracing file system, whose "regular files" may block or never end.
 #[cfg(target_os = "linux")]
 fn is_kernel_file_system(fd: BorrowedFd<'_>) -> bool {
     const DEBUGFS: i64 = 0x6462_6720;

@@ -151,9 +151,9 @@ impl Target {
 /// Up to this size, reading, comparing and writing a file is faster than handing the work to another thread.
 const QUICK_BYTES: u64 = 64 * 1024;
 
-/// Whether a change can be made at once: file and change are small, and no other call is at the file. Such a change may
-/// be made on the event loop. If another call gets to the file right after this check, this one waits for it; it is as
-/// quick, or one of a few on the blocking pool.
+/// Returns whether a change can be made at once: file and change are small, and no other call is at the file. Such a
+/// change may be made on the event loop. If another call gets to the file right after this check, this one waits for
+/// it; it is as quick, or one of a few on the blocking pool.
 pub(crate) fn is_quick(path: &Path, changed_bytes: usize) -> bool {
     let size = std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.len());
     size.max(changed_bytes as u64) <= QUICK_BYTES && turn(path).try_lock().is_ok()

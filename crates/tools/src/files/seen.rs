@@ -66,7 +66,8 @@ impl Seen {
         }
     }
 
-    /// Like [`Self::is_current`], judged by the stamp alone, for files whose bytes are not at hand.
+    /// Returns whether the file still has the content that was seen, judged by the stamp alone, for files whose bytes
+    /// are not at hand.
     pub fn is_current_by_stamp(&self, stamp: &Stamp) -> bool {
         self.stamp.same_content(stamp)
     }

@@ -1,5 +1,5 @@
-//! ReportFindings: hands the findings of a review to the program behind the session, in a form that it can show. Nothing
-//! is done with them here.
+//! ReportFindings: hands the findings of a review to the program behind the session, in a form that it can show.
+//! Nothing is done with them here.
 
 use std::sync::LazyLock;
 

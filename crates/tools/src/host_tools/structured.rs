@@ -48,7 +48,8 @@ impl StructuredOutput {
         Ok(Self { schema: of_objects(schema)?, validator })
     }
 
-    /// Returns the faults of an input, worded for the model.
+    /// Returns the faults of an input in one text, worded for the model, at most [`MAX_FAULTS`]; `None` if it fits the
+    /// schema.
     fn faults(&self, answer: &Value) -> Option<String> {
         let mut faults: Vec<String> = self
             .validator

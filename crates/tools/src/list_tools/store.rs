@@ -263,8 +263,8 @@ impl LockedTasks<'_> {
         self.replace(&format!("{}.json", task.id), &bytes)
     }
 
-    /// Removes the id of a task from the other tasks, then deletes the task; in this order, so that a crash between the
-    /// two leaves no task that waits for a missing one. No effect if there is no such task.
+    /// Removes the id of a task from the other tasks, then deletes the task; in this order, so that a crash in between
+    /// leaves no reference to a missing task. No effect if there is no such task.
     pub fn delete(&self, id: &str) -> Result<(), TaskListError> {
         for (_, mut task) in self.read()?.tasks {
             let before = (task.blocks.len(), task.blocked_by.len());

@@ -1,5 +1,5 @@
-//! TaskCreate: puts a task on the list. The hooks are asked under the number that the task will have; a number whose task
-//! was refused is not used again.
+//! TaskCreate: puts a task on the list. The hooks are asked under the number that the task will have; a number whose
+//! task was refused is not used again.
 
 use std::sync::LazyLock;
 

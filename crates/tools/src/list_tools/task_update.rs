@@ -1,6 +1,6 @@
 //! TaskUpdate: changes a task, or deletes it. The change is made under the lock of the list, to the task as it is then,
-//! so that of two agents none undoes what the other did. Hooks are asked before that, without the lock, because they may
-//! take minutes.
+//! so that of two agents none undoes what the other did. Hooks are asked before that, without the lock, because they
+//! may take minutes.
 
 use std::sync::LazyLock;
 
@@ -124,8 +124,8 @@ enum Change {
     Made { fields: Vec<&'static str>, status: Option<(String, String)> },
 }
 
-/// Changes the task as it is now under the lock, and writes the other side of each new dependency into the other task.
-/// Nothing is written if the task is gone or a named task does not exist.
+/// Changes or deletes the task as it is now under the lock, and writes the other side of each new dependency into the
+/// other task. Nothing is written if the task is gone, or if the input names a task that does not exist.
 fn carry_out(list: &LockedTasks<'_>, id: &str, input: &Value) -> Result<Change, TaskListError> {
     let mut content = list.read()?;
     let Some(task) = content.get(id).cloned() else { return Ok(Change::NoTask) };

@@ -1,5 +1,5 @@
-//! TodoWrite: replaces the list of things to do that one agent keeps. The agent holds it, and gives it back to the model
-//! when the conversation has been compacted.
+//! TodoWrite: replaces the list of things to do that one agent keeps. The agent holds it, and gives it back to the
+//! model when the conversation has been compacted.
 
 use std::sync::LazyLock;
 

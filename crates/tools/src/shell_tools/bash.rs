@@ -384,7 +384,7 @@ impl Ending<'_> {
         if content.is_empty() {
             content.push_str("(Bash completed with no output)");
         }
-        let git = git::operation(self.command, || self.finished.stdout.to_text());
+        let git = git::operations(self.command, || self.finished.stdout.to_text());
         let mut result = value(stdout, stderr, IsImage::No);
         if let Some(meaning) = meaning {
             result.insert("returnCodeInterpretation".into(), meaning.into());

@@ -89,8 +89,8 @@ impl Tool for Monitor {
     }
 }
 
-/// Starts the command, hands it to the session as a task, and returns at once. The session reads the lines and tells
-/// the model.
+/// Starts the command as a background task and returns; the session tells the model of its lines as they come. Fails,
+/// and leaves nothing running, if the session allows no further task or the output cannot be kept.
 async fn start(input: &Value, context: &ToolContext) -> Result<ToolOutput, ToolFailure> {
     let (workspace, session) = (&*context.workspace, &context.session);
     let not_started = |why: String| ToolFailure::Failed(format!("Not started: {why}"));

@@ -1,10 +1,10 @@
 //! What the shell of a command begins with: the user's functions, aliases and shell options, and the files in which
 //! hooks and the user leave variables (`CLAUDE_ENV_FILE`).
 //!
-//! A shell that reads the user's file for interactive shells takes up to seconds, so it runs once a session: at the first
-//! command, in the user's home and not in the project. What it defines is written to a file, the snapshot, which every
-//! later shell reads instead. Variables are not part of it. Whatever goes wrong is told once, and commands then run
-//! without.
+//! A shell that reads the user's file for interactive shells takes up to seconds, so it runs once a session: at the
+//! first command, in the user's home and not in the project. What it defines is written to a file, the snapshot, which
+//! every later shell reads instead. Variables are not part of it. Whatever goes wrong is told once, and commands then
+//! run without.
 //!
 //! A command that was permitted for its text alone ([`CommandEnvironment::OnlyPlain`]) gets none of this: an alias or
 //! function would give the words that were judged another meaning.
@@ -93,7 +93,7 @@ impl ShellKind {
         }
     }
 
-    /// Returns the word in front of a builtin that keeps a function of the same name from running in its place.
+    /// Returns the word that makes the shell run a builtin, whatever functions there are.
     fn builtin(self) -> &'static str {
         match self {
             Self::Bash | Self::Zsh => "builtin",
@@ -101,8 +101,9 @@ impl ShellKind {
         }
     }
 
-    /// Returns the script that takes a snapshot, the options of the shell that runs it, and the user's file; `None` for
-    /// a shell without snapshots. The shell is interactive, because many such files do nothing otherwise.
+    /// Returns the script that takes a snapshot, the options of the shell that runs it, and the user's file that it
+    /// reads; `None` for shells of which no snapshot is taken. The shell is interactive, because many such files do
+    /// nothing otherwise.
     fn snapshot(
         self,
         home: &Path,
@@ -123,13 +124,13 @@ impl ShellKind {
 }
 
 impl ShellStartup {
-    /// Returns the same value with a snapshot, which is written to this file when the first command needs it.
+    /// Returns this startup with a snapshot, which is written to `file` when the first command needs it.
     #[must_use]
     pub fn with_snapshot_in(self, file: PathBuf) -> Self {
         Self { snapshot_file: Some(file), ..self }
     }
 
-    /// Returns the same value with a file of the user that each shell sources.
+    /// Returns this startup with a file of the user that each shell sources.
     #[must_use]
     pub fn with_user_file(self, file: PathBuf) -> Self {
         Self { user_file: Some(file), ..self }
@@ -162,8 +163,8 @@ impl ShellStartup {
         }
     }
 
-    /// Prepares what shells begin with, once per session, whatever permitted the command. Problems are told to
-    /// `session`.
+    /// Prepares what shells begin with, once per session; later calls wait for the first one and do nothing. Problems
+    /// are told to `session`.
     async fn prepare_telling(&self, workspace: &Workspace, session: &dyn SessionRemarks) {
         self.prepared.get_or_init(|| self.try_all(workspace, session)).await;
     }
@@ -191,8 +192,8 @@ impl ShellStartup {
         Prepared { snapshot, user_file }
     }
 
-    /// Runs the shell that reads the user's file, and writes the snapshot. `None` if the user has no such file, or it
-    /// defines nothing.
+    /// Runs the shell that reads the user's file, and writes the snapshot. `None` if there is nothing to read, or the
+    /// file defines nothing; an error says why there is no snapshot although there should be one.
     async fn take_snapshot(&self, workspace: &Workspace) -> Result<Option<Snapshot>, String> {
         let env = workspace.env.of_child(CommandEnvironment::Whole);
         let folder = |name: &str| {
@@ -237,8 +238,9 @@ impl ShellStartup {
         }
     }
 
-    /// Returns what a shell is told before this command. Nothing of it prints. The files may do anything, so the folder
-    /// is set again behind them, and names that no command gets are taken out.
+    /// Returns what a shell is told before this command; nothing of it prints. Empty for an unknown shell and for a
+    /// command that gets only plain variables. The files may do anything, so the folder is set again behind them, and
+    /// names that no command gets are removed.
     pub(crate) fn prelude(
         &self,
         workspace: &Workspace,
@@ -283,7 +285,7 @@ impl ShellStartup {
     }
 }
 
-/// Returns the text of a snapshot, or why it is not whole.
+/// Returns the text of a snapshot, or an error that says why it is not whole.
 fn snapshot_text(finished: Finished) -> Result<Vec<u8>, String> {
     match finished.ended {
         Ended::TimedOut => Err(format!("it took longer than {} s", SNAPSHOT_TIME.as_secs())),

@@ -1,5 +1,5 @@
-//! TaskOutput and BashOutput: what a command in the background has printed. TaskOutput can wait for its end; BashOutput,
-//! for clients of an earlier generation, returns what is new since its last call.
+//! TaskOutput and BashOutput: what a command in the background has printed. TaskOutput can wait for its end;
+//! BashOutput, for clients of an earlier generation, returns what is new since its last call.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -161,7 +161,7 @@ fn told(task: &TaskReport, is_over: bool, retrieval: &str) -> ToolOutput {
     ToolOutput::new(Content::Text(parts.join("\n\n")), result)
 }
 
-/// Returns the last part of what the task has printed, of a bounded size.
+/// Returns the last [`READ_BYTES`] bytes of what the task has printed to stdout, as text.
 fn end_of_output(task: &TaskReport) -> String {
     let total = task.job.total_bytes(OutputStream::Stdout);
     let part = task.job.read_from(OutputStream::Stdout, total.saturating_sub(READ_BYTES as u64), READ_BYTES);

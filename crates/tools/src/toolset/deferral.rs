@@ -48,7 +48,8 @@ struct LoadedTool {
 }
 
 impl Deferral {
-    /// Returns what stays when the set gets other tools.
+    /// Returns the deferral for a set with other tools: what was loaded stays, what was built from the tools is built
+    /// again.
     pub(super) fn for_other_tools(&self) -> Self {
         Self { loaded: self.loaded.clone(), ..Self::default() }
     }
@@ -62,7 +63,7 @@ pub struct ToolListing {
 }
 
 impl ToolListing {
-    /// Returns what the model is told at the beginning; `None` if no tool is deferred.
+    /// Returns the text by which the model is first told of the deferred tools; `None` if no tool is deferred.
     pub fn text(&self) -> Option<String> {
         let search = ToolSearch::NAME;
         (!self.names.is_empty()).then(|| {
@@ -75,7 +76,8 @@ impl ToolListing {
         })
     }
 
-    /// Returns what the model is told when `now` is the case in place of this; `None` if they are equal.
+    /// Returns what the model is told when the listing `now` replaces this one: the names that are new and those that
+    /// are gone. `None` if the listings are equal.
     pub fn changes(&self, now: &Self) -> Option<String> {
         let missing_in = |other: &Self, from: &Self| -> Vec<String> {
             let known: HashSet<&String> = other.names.iter().collect();
@@ -98,7 +100,8 @@ pub trait ToolLoading: Send + Sync {
     /// Returns the tools of the agent.
     fn agent_tools(&self) -> Arc<ToolSet>;
 
-    /// Makes the requests of the agent describe these tools from now on.
+    /// Makes the requests of the agent describe the tools with these names from the next one on; see
+    /// [`ToolSet::loading`].
     fn load_tools(&self, names: &[String]);
 }
 
@@ -132,13 +135,13 @@ impl ToolSet {
         })
     }
 
-    /// Returns the bytes that the descriptions of deferred tools would take which were not loaded.
+    /// Returns how many bytes the descriptions of those deferred tools would take that were not loaded.
     pub fn unloaded_bytes(&self) -> usize {
         let unloaded = self.deferred().filter(|tool| self.is_unloaded(tool.name()));
         unloaded.map(|tool| description(tool.as_ref()).to_string().len()).sum()
     }
 
-    /// Returns those of these names that the array of requests has no entry for, if it has deferred ones at all.
+    /// Returns those of these names that the array of requests has no entry for; none if the set defers nothing.
     pub fn lacking(&self, names: &[String]) -> Vec<String> {
         let Some(deferral) = &self.deferral else { return Vec::new() };
         let has_entry = |name: &String| {
@@ -165,8 +168,8 @@ impl ToolSet {
         }
     }
 
-    /// Returns whether the array of a request with these descriptions holds deferred entries. Only then may the request
-    /// hold references to tools.
+    /// Returns whether the array of a request with these descriptions contains deferred entries. Only then may the
+    /// request contain references to tools.
     pub fn marks_deferred(&self, descriptions: ToolDescriptions) -> bool {
         descriptions == ToolDescriptions::Loaded && self.defers()
     }
@@ -192,8 +195,8 @@ impl ToolSet {
         array.into()
     }
 
-    /// Returns the names of deferred tools; `None` if the set defers nothing. The same value is returned until the tools
-    /// change, so comparing the pointers tells whether they did.
+    /// Returns the names of deferred tools; `None` if the set defers nothing. The same value is returned until the
+    /// tools change, so comparing the pointers tells whether they did.
     pub fn listing(&self) -> Option<Arc<ToolListing>> {
         let deferral = self.deferral.as_ref()?;
         let listing = deferral.listing.get_or_init(|| {
@@ -204,8 +207,8 @@ impl ToolSet {
         Some(listing.clone())
     }
 
-    /// Returns this set with these tools loaded. A name without a deferred tool gets an entry that says so, because the
-    /// conversation refers to it.
+    /// Returns this set with the tools with these names loaded; an unchanged copy if the set defers nothing. A name
+    /// without a tool gets an entry that says so, because the conversation refers to it.
     pub fn loading(&self, names: &[String]) -> Self {
         let mut set = self.clone();
         let Some(deferral) = &mut set.deferral else { return set };
@@ -221,7 +224,8 @@ impl ToolSet {
         set
     }
 
-    /// Returns this set with only those tools loaded that `names` holds, and the names of the others.
+    /// Returns this set in which only tools from `names` are still loaded, and the names of those that are not loaded
+    /// any more.
     pub fn unloading_all_but(&self, names: &[String]) -> (Self, Vec<String>) {
         let mut set = self.clone();
         let Some(deferral) = &mut set.deferral else { return (set, Vec::new()) };
@@ -233,7 +237,7 @@ impl ToolSet {
         (set, dropped.into_iter().map(|loaded| loaded.name).collect())
     }
 
-    /// Returns the entry of a loaded tool.
+    /// Returns the deferred entry of a tool, or an inert one that says so if the set has no tool with this name.
     fn entry_of(&self, name: &str) -> Value {
         let tool = self.tools.iter().find(|tool| tool.name() == name);
         match tool {
@@ -243,13 +247,13 @@ impl ToolSet {
     }
 }
 
-/// Marks an entry as deferred.
+/// Returns the entry marked with `defer_loading`.
 fn deferred_entry(mut entry: Value) -> Value {
     entry["defer_loading"] = Value::Bool(true);
     entry
 }
 
-/// Returns an entry for a name that stands for no tool.
+/// Returns a deferred entry without parameters for a name that stands for no tool.
 fn inert_entry(name: &str, description: &str) -> Value {
     deferred_entry(json!({
         "name": name,
@@ -258,7 +262,8 @@ fn inert_entry(name: &str, description: &str) -> Value {
     }))
 }
 
-/// Returns the inert entry that every request has.
+/// Returns the inert entry that every array has while tools are deferred, also before one is loaded, so that each
+/// request of a session uses the same features of the API.
 fn placeholder() -> Value {
     inert_entry(PLACEHOLDER, "Stands for the tools that are not loaded. Not a tool itself.")
 }

@@ -11,10 +11,12 @@ pub trait WebActions: Send + Sync {
     /// Returns whether a page with this address is requested through a proxy, which then looks up the host.
     fn uses_proxy(&self, url: &str) -> bool;
 
-    /// Gets a page with the proxies and certificates of the session. No redirect is followed, and no time limit applies.
+    /// Gets a page with the proxies and certificates of the session. No redirect is followed, and no time limit
+    /// applies.
     fn get_page<'a>(&'a self, get: PageGet<'a>) -> BoxFuture<'a, Result<PageReply, WebError>>;
 
-    /// Returns whether a rule that counts names this host in full, so that it may be reached although it is internal.
+    /// Returns whether a rule names this host in full, so that it may be reached although it is internal. Only rules of
+    /// the user, of an administrator and of `--settings` count.
     fn names_host(&self, host: &str) -> bool;
 
     /// Asks the model something outside of the conversation. The cost is the session's.

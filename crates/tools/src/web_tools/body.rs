@@ -1,4 +1,5 @@
-//! From the bytes of a response to the text of a page: decompressed within a limit, decoded, and converted if it is HTML.
+//! From the bytes of a response to the text of a page: decompressed within a limit, decoded, and converted if it is
+//! HTML.
 
 use std::io::Read;
 
@@ -46,7 +47,8 @@ enum ContentKind {
     Other,
 }
 
-/// Reads the text of a response. Meant for the blocking pool.
+/// Returns the text of a response: decompressed, decoded, and as Markdown if it is HTML. Fails if it is not text, too
+/// large or corrupt. Meant for the blocking pool, because it takes as long as the page is large.
 pub(crate) fn text_of(reply: PageReply, stop: &Stop) -> Result<PageText, BodyError> {
     let content_type = reply.content_type.unwrap_or_default();
     let body = decompressed(reply.body, reply.content_encoding.as_deref(), stop)?;
@@ -65,7 +67,8 @@ pub(crate) fn text_of(reply: PageReply, stop: &Stop) -> Result<PageText, BodyErr
     Ok(PageText { text, bytes })
 }
 
-/// Decompresses a body. The limit holds while it is done, so that a small body cannot become a large one.
+/// Returns the decompressed body; an encoding that is not known is an error. The limit on its size holds while it is
+/// decompressed, so that a small body cannot become a large one.
 fn decompressed(body: Vec<u8>, encoding: Option<&str>, stop: &Stop) -> Result<Vec<u8>, BodyError> {
     let encoding = encoding.unwrap_or_default().trim().to_ascii_lowercase();
     match encoding.as_str() {
@@ -97,7 +100,7 @@ fn read_all(mut reader: impl Read, stop: &Stop) -> Result<Vec<u8>, BodyError> {
     }
 }
 
-/// Tells by the declared type what a body is; without one, by its first bytes.
+/// Returns what a body is, by the declared type, or without one by its first bytes.
 fn kind_of(content_type: &str, body: &[u8]) -> ContentKind {
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let (kind, subtype) = media_type.split_once('/').unwrap_or((media_type.as_str(), ""));
@@ -145,7 +148,7 @@ fn decoded(body: Vec<u8>, content_type: &str) -> String {
     encoding.decode(&body).0.into_owned()
 }
 
-/// Returns the encoding that follows `charset=`.
+/// Returns the encoding that follows the first `charset=` in a text; `None` if there is none or its name is unknown.
 fn charset_in(text: &[u8]) -> Option<&'static Encoding> {
     const KEY: &[u8] = b"charset=";
     let at = text.windows(KEY.len()).position(|window| window.eq_ignore_ascii_case(KEY))?;

@@ -36,7 +36,7 @@ impl PageCache {
         Self { keep, pages: VecDeque::new() }
     }
 
-    /// Returns the page with this address, unless it is too old.
+    /// Returns the page with this address; `None` if it is not kept or too old. Forgets all pages that are too old.
     pub(crate) fn get(&mut self, url: &str) -> Option<Arc<Page>> {
         self.forget_old();
         self.pages.iter().find(|kept| kept.url == url).map(|kept| kept.page.clone())

@@ -109,7 +109,7 @@ impl Tool for WebFetch {
     }
 }
 
-/// Returns the address of a call, or why no page can be there.
+/// Returns the address of a call, or a rejection that says why no page can be there.
 fn address(input: &Value) -> Result<Url, ToolFailure> {
     let rejected = |why: &str| Err(ToolFailure::Rejected(format!("The address cannot be fetched: {why}.")));
     let text = input["url"].as_str().unwrap_or_default();
@@ -139,7 +139,8 @@ impl Call<'_> {
         self.input["url"].as_str().unwrap_or_default()
     }
 
-    /// Returns what the small model says about the part of the page that begins at `offset`, and where to read on.
+    /// Returns the output for the part of the page that begins at the `offset` of the input: what the small model
+    /// answers about it, and how to read on. A part without text is not sent to the model.
     async fn read(&self, page: &Page) -> Result<ToolOutput, ToolFailure> {
         let part = Part::of(&page.text, self.input["offset"].as_u64().unwrap_or(0))?;
         let answer = if part.text.trim().is_empty() {
@@ -158,7 +159,8 @@ impl Call<'_> {
         Ok(self.output(page.status, &page.status_text, page.bytes, text))
     }
 
-    /// Asks the small model about a text, and returns its answer. A used-up budget or an empty answer is a failure.
+    /// Asks the small model the question of the call about `text`, and returns its answer. An empty answer, a spending
+    /// limit that is reached and an interrupt are failures.
     async fn answer(&self, text: &str) -> Result<String, ToolFailure> {
         let question = SideQuestion {
             purpose: "web_fetch",
@@ -182,7 +184,8 @@ impl Call<'_> {
         }
     }
 
-    /// Puts the page between two lines that it cannot know, so that nothing in it can look like the question.
+    /// Returns the prompt for the small model: the page between two lines that it cannot know, so that nothing in it
+    /// can look like the question, and then the question.
     fn question(&self, text: &str) -> String {
         let fence = format!("---- {} ----", self.context.tool_use_id);
         let prompt = self.input["prompt"].as_str().unwrap_or_default();
@@ -214,7 +217,7 @@ impl Call<'_> {
     }
 }
 
-/// Returns the text for a page that the server answered with an error status.
+/// Returns the text for a page that the server does not give.
 fn refused(status: u16, status_text: &str) -> String {
     let status = format!("{status} {status_text}");
     format!("The server returned HTTP {}. There is no page to read at this address.", status.trim_end())
@@ -239,7 +242,8 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Returns the part that begins after `offset` characters.
+    /// Returns the part that begins after `offset` characters and has at most [`PART`] of them. Fails if the page has
+    /// no more than `offset` characters, except at 0.
     fn of(text: &'a str, offset: u64) -> Result<Self, ToolFailure> {
         let total = text.chars().count() as u64;
         if offset > 0 && offset >= total {

@@ -2,9 +2,9 @@
 //!
 //! The tags of a page are read one after the other, and what Markdown can express is built into a small tree; whenever
 //! the tree is large enough, `htmd` converts it and a new one begins. A tree of the whole page would take twenty to
-//! forty times its size, and the rules by which browsers repair broken pages take time that grows with the square of the
-//! nesting. Here nesting is limited, and elements are closed where a browser would close them; what a browser would move
-//! elsewhere stays where it is written.
+//! forty times its size, and the rules by which browsers repair broken pages take time that grows with the square of
+//! the nesting. Here nesting is limited, and elements are closed where a browser would close them; what a browser would
+//! move elsewhere stays where it is written.
 
 mod tags;
 mod tree;
@@ -30,12 +30,14 @@ const MAX_MARKDOWN: usize = 16 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopped;
 
-/// Converts a page. The end is left out if there is more than 16 MB of Markdown.
+/// Converts a page to Markdown. The end is left out if there is more than 16 MB of Markdown; fails only if `stop` is
+/// set.
 pub(crate) fn from_html(html: &str, stop: &Stop) -> Result<String, Stopped> {
     converted(html, MAX_MARKDOWN, stop)
 }
 
-/// Converts a page, until there are more than `max` bytes of Markdown.
+/// Converts a page piece by piece, until there are more than `max` bytes of Markdown. The stop is checked before each
+/// piece.
 fn converted(html: &str, max: usize, stop: &Stop) -> Result<String, Stopped> {
     let tokenizer = Tokenizer::new(PageSink::default(), TokenizerOpts::default());
     let queue = BufferQueue::default();

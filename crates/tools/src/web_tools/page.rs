@@ -68,7 +68,8 @@ pub(crate) enum FetchError {
     Cancelled,
 }
 
-/// Fetches a page, or takes it from the cache.
+/// Returns a page from the cache, or fetches and keeps it, within [`MAX_TIME`]. A redirect to another host and a
+/// refusal of the server are results and not errors; neither is kept.
 pub(crate) async fn fetch(
     url: &Url,
     web: &dyn WebActions,
@@ -118,7 +119,8 @@ enum Transferred {
     Other(Fetched),
 }
 
-/// Requests a page, and again wherever its host redirects to inside of itself. Every hop is judged.
+/// Requests a page, and follows redirects that stay at its host, at most [`MAX_REDIRECTS`]. Every hop is judged before
+/// its request; one to another host is returned and not followed.
 async fn transfer(url: &Url, web: &dyn WebActions, state: &WebState) -> Result<Transferred, FetchError> {
     let mut url = url.clone();
     for _ in 0..=MAX_REDIRECTS {
@@ -157,8 +159,8 @@ fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// Returns whether a redirect stays at its host: the same name and port, where the usual ports of `http` and `https` are
-/// alike, and no login.
+/// Returns whether a redirect stays at its host: the same name and port, where the usual ports of `http` and `https`
+/// are alike, and no login.
 fn is_same_place(from: &Url, to: &Url) -> bool {
     let is_web = matches!(to.scheme(), "http" | "https");
     let has_login = !to.username().is_empty() || to.password().is_some();

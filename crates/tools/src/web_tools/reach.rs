@@ -1,9 +1,9 @@
 //! Which hosts may be reached, and by which address.
 //!
-//! Internal hosts (this machine, its networks) are refused in every mode, unless a rule of the user, of an administrator
-//! or of `--settings` names the host in full. The judgement is about the addresses that the name has now, and the
-//! connection is made to these: a name that leads elsewhere a moment later changes nothing. Behind a proxy, which looks
-//! up names itself, names and literal addresses are judged.
+//! Internal hosts (this machine, its networks) are refused in every mode, unless a rule of the user, of an
+//! administrator or of `--settings` names the host in full. The judgement is about the addresses that the name has now,
+//! and the connection is made to these: a name that leads elsewhere a moment later changes nothing. Behind a proxy,
+//! which looks up names itself, names and literal addresses are judged.
 
 use std::net::IpAddr;
 
@@ -39,7 +39,9 @@ pub(crate) enum ReachError {
     NoHost,
 }
 
-/// Judges the host of an address.
+/// Returns how the host of an address may be reached: through a proxy, or at the addresses that its name has now, which
+/// the connection must use. An internal host is an error unless a rule names it; for any other host `http` becomes
+/// `https`.
 pub(crate) async fn judge(
     url: &Url,
     web: &dyn WebActions,
@@ -71,6 +73,7 @@ pub(crate) async fn judge(
 }
 
 /// Returns the host of an address as rules name it: in lower case, without a final dot, an IPv6 address in brackets.
+/// `None` for an address without a host.
 pub(crate) fn rule_name(url: &Url) -> Option<String> {
     let host = url.host_str()?.to_ascii_lowercase();
     let name = host.strip_suffix('.').unwrap_or(&host);

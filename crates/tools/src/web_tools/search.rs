@@ -176,7 +176,8 @@ fn found(block: &Value) -> Value {
     json!({"tool_use_id": block["tool_use_id"], "content": hits})
 }
 
-/// Returns the results as the text that the model reads.
+/// Returns what the model reads: the texts and hits of `results`, in the form that [`results`] gives them, and a line
+/// that asks it to name its sources.
 fn told(query: &str, results: &[Value]) -> String {
     let mut text = format!("Found on the web for \"{query}\":\n");
     for result in results {

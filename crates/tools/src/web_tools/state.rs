@@ -1,5 +1,5 @@
-//! What the agents of a session share between their calls of web tools: pages that were fetched a short time ago, and how
-//! often the web may still be searched.
+//! What the agents of a session share between their calls of web tools: pages that were fetched a short time ago, and
+//! how often the web may still be searched.
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -28,7 +28,7 @@ impl Default for WebLimits {
 
 /// Looks up the addresses of hosts.
 pub trait HostResolver: Send + Sync {
-    /// Returns the addresses of a name, in the order in which they are to be tried.
+    /// Returns the addresses of a name, in the order in which they are to be tried; none if the name has none.
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
@@ -67,8 +67,8 @@ impl WebState {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up to `wanted` searches of those that the session may still make; none if there are none left. Those that
-    /// were not made are given back when the result is dropped.
+    /// Takes up to `wanted` searches of those that the session may still make; `None` if there are none left. Those
+    /// that were not made are given back when the result is dropped.
     pub(crate) fn reserve_searches(&self, wanted: u64) -> Option<ReservedSearches<'_>> {
         let take = |left: u64| Some(left.saturating_sub(wanted));
         let before = self.searches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or(0);

@@ -76,8 +76,8 @@ impl Worktree {
     }
 }
 
-/// Makes the worktree with this name for an agent that works in `folder`, or returns the one that an earlier session
-/// made. Of two callers at once the second finds what the first made, because the lock of the place is held until then.
+/// Creates the worktree with this name for an agent that works in `folder`, or returns the one that an earlier session
+/// made. Of two calls at once the second finds the worktree of the first, because the place is locked meanwhile.
 pub async fn create(
     git: &GitRunner,
     folder: &Path,
@@ -98,8 +98,8 @@ pub async fn create(
     making.make(folder, cancel).await
 }
 
-/// Returns the worktree at `path` of the repository around `folder`. Fails for the checkout itself, for an unfinished
-/// worktree, and for a folder that git does not take for one of this repository.
+/// Returns the worktree at `path` of the repository around `folder`. A path that is no finished worktree of this
+/// repository, or its main checkout, is an error.
 pub async fn find(
     git: &GitRunner,
     folder: &Path,
@@ -119,7 +119,7 @@ pub async fn find(
     Ok(found(&repository, path.clone(), branch.map(str::to_owned), folder))
 }
 
-/// Returns a worktree that was there before. Its first commit and its links are not known.
+/// Returns the description of a worktree that existed before this call; it has no links of ours and no base.
 fn found(repository: &Repository, path: PathBuf, branch: Option<String>, folder: &Path) -> Worktree {
     Worktree {
         folder: counterpart(repository, &path, folder),
@@ -140,8 +140,8 @@ fn counterpart(repository: &Repository, path: &Path, folder: &Path) -> PathBuf {
     inside.filter(|inside| inside.starts_with(path) && inside.is_dir()).unwrap_or_else(|| path.to_owned())
 }
 
-/// Returns whether git, asked in a folder, says that it is a worktree of this repository. The repository's own list
-/// does not suffice, because its author may have listed the user's home.
+/// Returns whether git, asked in a folder, says that it is a worktree of this repository. The list of worktrees is not
+/// enough: its author may have listed the user's home.
 async fn belongs_to(
     repository: &Repository,
     path: &Path,
@@ -154,7 +154,8 @@ async fn belongs_to(
     }
 }
 
-/// Returns whether a process ended while it made this worktree: it is still locked for that reason.
+/// Returns whether the making of a worktree was interrupted, which its lock shows: it has a reason that only
+/// [`Making::fill`] and git itself give.
 fn is_unfinished(listed: &ListedWorktree) -> bool {
     matches!(listed.locked.as_deref(), Some(UNFINISHED | UNFINISHED_BY_GIT))
 }
@@ -192,7 +193,7 @@ async fn take_up(
     }
 }
 
-/// Removes what is left of a worktree that was not finished: its folder, and what the repository knows of it.
+/// Removes what is left of an unfinished worktree: its folder, and what the repository knows of it. Its branch stays.
 async fn clear(
     repository: &Repository,
     path: &Path,
@@ -215,7 +216,8 @@ async fn clear(
     Ok(())
 }
 
-/// Returns the commit that a new worktree begins with.
+/// Returns the commit that a new worktree begins with: the first default branch that exists if it should be fresh,
+/// otherwise HEAD. A repository without a commit is an error.
 async fn base(
     repository: &Repository,
     wanted: WorktreeBase,
@@ -240,7 +242,7 @@ struct CheckedSettings {
 }
 
 impl CheckedSettings {
-    /// Returns the settings, or an error that names a path with `..`, an absolute one, or one like an option.
+    /// Checks the paths in the settings, and returns them. One that could lead out of the worktree is an error.
     fn of(settings: &WorktreeSettings) -> Result<Self, WorktreeRefusal> {
         let check = |setting: &'static str, paths: &Option<Vec<String>>| {
             let paths = paths.clone().unwrap_or_default();
@@ -255,7 +257,8 @@ impl CheckedSettings {
     }
 }
 
-/// Returns whether a path is relative, without `..`, and does not look like an option.
+/// Returns whether a relative path from the settings cannot lead out of the folder it starts in, nor be taken for an
+/// option of git.
 fn is_inside(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     // `git sparse-checkout` keeps `--end-of-options` as a path, so a path must not look like an option.
@@ -275,8 +278,8 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// Makes the worktree. After a failure or an interrupt, what was begun is removed within [`CLEAR`]; what that
-    /// leaves is removed by the next attempt.
+    /// Creates the worktree; after a failure or an interrupt it removes what was made. The error is that of the failed
+    /// step.
     async fn make(self, folder: &Path, cancel: &CancellationToken) -> Result<Worktree, WorktreeRefusal> {
         let is_new_branch = self.repository.commit(&self.branch_ref(), cancel).await?.is_none();
         let made = self.fill(is_new_branch, cancel).await;
@@ -302,13 +305,13 @@ impl Making<'_> {
         })
     }
 
-    /// Returns the full name of the branch, so that a tag of the same name is not taken for it.
+    /// Returns the full name of the branch, with `refs/heads/`.
     fn branch_ref(&self) -> String {
         format!("refs/heads/{}", self.branch)
     }
 
-    /// Runs the steps, and returns the links that were made. The worktree stays locked until the last step, which marks
-    /// it as unfinished if the process dies.
+    /// Runs the steps that create the worktree, and returns the links that were made. The worktree is locked until the
+    /// last step, so that an interrupted one is known.
     async fn fill(
         &self,
         is_new_branch: bool,
@@ -343,8 +346,8 @@ impl Making<'_> {
         Ok(links)
     }
 
-    /// Links directories of the checkout into the worktree, and returns them. One that the checkout lacks, or that the
-    /// worktree has itself, is passed over.
+    /// Links the directories of the settings from the checkout into the worktree, and returns the links that were made.
+    /// One that the checkout does not have, or the worktree has already, is left out.
     fn link(&self) -> Result<Vec<PathBuf>, WorktreeRefusal> {
         let mut made = Vec::new();
         for link in &self.settings.links {
@@ -362,7 +365,7 @@ impl Making<'_> {
         Ok(made)
     }
 
-    /// Clears away what was begun. A branch goes only if it was new.
+    /// Removes what was begun. The branch is deleted only if it was new.
     async fn undo(&self, is_new_branch: bool, cancel: &CancellationToken) -> Result<(), WorktreeRefusal> {
         clear(self.repository, self.path, cancel).await?;
         if is_new_branch {

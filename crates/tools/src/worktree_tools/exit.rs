@@ -33,7 +33,7 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
-/// Returns what an input wants of the worktree.
+/// Returns what an input wants of the worktree; it stays unless the input says that it is removed.
 fn wanted(input: &Value) -> WorktreeLeave {
     match (input["action"].as_str(), input["discard_changes"].as_bool()) {
         (Some("remove"), Some(true)) => WorktreeLeave::Discard,
@@ -42,7 +42,7 @@ fn wanted(input: &Value) -> WorktreeLeave {
     }
 }
 
-/// Tells what has become of a worktree.
+/// Returns the output of the call, which says what has become of the worktree and where the agent is now.
 fn told(left: &LeftWorktree) -> ToolOutput {
     let mut text = match &left.lost {
         None => format!("The worktree {} stays", left.path.display()),

@@ -127,8 +127,7 @@ impl Repository {
         Ok((answer.code == 0).then(|| answer.line()))
     }
 
-    /// Returns the worktrees that the repository lists, the checkout among them. It may list folders that are none:
-    /// callers ask git in the folder before they use one.
+    /// Returns the worktrees that the repository lists, unfinished and missing ones included.
     pub async fn worktrees(
         &self,
         cancel: &CancellationToken,
@@ -139,7 +138,8 @@ impl Repository {
     }
 }
 
-/// Returns the root of the work tree around a folder and the folder that its worktrees share, links resolved.
+/// Returns the root of the work tree around a folder and the folder that its worktrees share, both with links resolved.
+/// Fails if git finds no repository there, or a path is not UTF-8 or has a line end.
 async fn located(
     git: &GitRunner,
     folder: &Path,
@@ -170,8 +170,7 @@ pub(super) struct ListedWorktree {
     pub locked: Option<String>,
 }
 
-/// Parses the output of `git worktree list --porcelain -z`: fields that end with a zero byte, and an empty field after
-/// each worktree.
+/// Returns the worktrees in an output of `git worktree list --porcelain -z`. Fields that are not needed are ignored.
 fn listed(text: &str) -> Vec<ListedWorktree> {
     let mut all: Vec<ListedWorktree> = Vec::new();
     for field in text.split('\0') {
@@ -186,7 +185,8 @@ fn listed(text: &str) -> Vec<ListedWorktree> {
     all
 }
 
-/// Returns a runner for a repository without trust, whose filters are off, or the key that keeps it from being used.
+/// Returns a runner for a repository without trust, whose filters are off. If its configuration has a key that is not
+/// known to be harmless, the error names the key.
 async fn checked(
     git: &GitRunner,
     top: &Path,
@@ -209,12 +209,12 @@ async fn checked(
     Ok(git.clone().without_filters(&filters.into_iter().collect::<Vec<_>>()))
 }
 
-/// Returns the name of the filter that a key sets up; `None` for any other key.
+/// Returns the name of the filter that a key configures; `None` for any other key.
 fn filter_of(key: &str) -> Option<&str> {
     Some(key.strip_prefix("filter.")?.rsplit_once('.')?.0)
 }
 
-/// Returns whether a key is known to start no program. Git writes section and key in lower case.
+/// Returns whether a key is known to start nothing; an unknown one is not. Git writes section and key in lower case.
 fn is_harmless(key: &str) -> bool {
     let (section, name) =
         (key.split('.').next().unwrap_or_default(), key.rsplit('.').next().unwrap_or_default());

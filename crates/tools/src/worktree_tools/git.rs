@@ -1,9 +1,10 @@
 //! Runs git so that it starts no program that an untrusted repository names.
 //!
 //! Git runs what it finds in the configuration and the hooks of a repository: a checkout alone runs `post-checkout`,
-//! `core.fsmonitor` and the smudge filters. Without trust, every command gets a configuration over that of the repository
-//! in which hooks, the file monitor, submodules and all filters are off, no protocol may be spoken, and variables that
-//! direct git (`GIT_*`) do not reach it. What cannot be switched off this way is looked for before (`facts.rs`).
+//! `core.fsmonitor` and the smudge filters. Without trust, every command gets a configuration over that of the
+//! repository in which hooks, the file monitor, submodules and all filters are off, no protocol may be spoken, and
+//! variables that direct git (`GIT_*`) do not reach it. What cannot be switched off this way is looked for before
+//! (`facts.rs`).
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -72,7 +73,7 @@ impl GitAnswer {
         String::from_utf8_lossy(&self.stdout).lines().next().unwrap_or_default().to_owned()
     }
 
-    /// Returns what git printed about a failure, without its `fatal:` and cut; the exit code if it printed nothing.
+    /// Returns what git says about a failure, cut to [`REASON_CHARS`] characters; the exit code if it says nothing.
     pub fn reason(&self) -> String {
         let text = self.stderr.trim();
         let text = text.strip_prefix("fatal: ").unwrap_or(text);
@@ -127,7 +128,9 @@ impl GitRunner {
         self
     }
 
-    /// Runs a command in a folder and returns what it says, whatever its exit code is.
+    /// Runs a command in a folder and returns what it says, whatever its exit code is. Fails if it cannot start, is
+    /// killed, takes longer than `time` or prints too much. It first waits for a place in the limit of commands, also
+    /// for up to `time`.
     pub(super) async fn ask(
         &self,
         folder: &Path,
@@ -163,7 +166,7 @@ impl GitRunner {
         }
     }
 
-    /// Runs a command as [`GitRunner::ask`] does; another exit code than 0 is an error with the reason that git gives.
+    /// Runs a command like [`Self::ask`]; an exit code other than 0 is an error with what git says.
     pub(super) async fn run(
         &self,
         folder: &Path,
@@ -178,7 +181,7 @@ impl GitRunner {
         }
     }
 
-    /// Returns the command as a child to start, with the overrides of the configuration in its environment.
+    /// Returns the process for a command: with the variables of the runner, and its overrides as configuration in them.
     fn spec(&self, folder: &Path, args: &[&OsStr]) -> Spec {
         let mut spec = Spec::new("git", folder);
         spec.args = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -194,21 +197,21 @@ impl GitRunner {
     }
 }
 
-/// Returns the first words of a command up to its options, such as `worktree add`, for errors and labels.
+/// Returns the first words of a command, at most two, without its options, for people.
 fn name_of(args: &[&OsStr]) -> String {
     let words = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| !arg.starts_with('-'));
     words.take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a capture that ends the command once it prints more than `bytes`: half an answer must not pass for a whole
-/// one.
+/// Returns how an output is kept: up to `bytes`. A longer one ends the command, because half of an answer would be
+/// wrong.
 fn capture(bytes: usize) -> Capture {
     Capture { head_bytes: bytes, tail_bytes: 0, spill: None, limit: OutputLimit::KillAt(bytes as u64) }
 }
 
 /// Turns pairs of borrowed texts into owned ones.
 trait MapOwned {
-    /// Returns the pairs in the same order.
+    /// Returns the pairs with both parts as owned strings.
     fn map_owned(self) -> Vec<(String, String)>;
 }
 

@@ -1,5 +1,5 @@
-//! The name of a worktree. It becomes the name of a folder and part of the name of a branch, so it is checked before git
-//! or the disk see it.
+//! The name of a worktree. It becomes the name of a folder and part of the name of a branch, so it is checked before
+//! git or the disk see it.
 
 use super::refusal::WorktreeRefusal;
 
@@ -34,13 +34,13 @@ impl WorktreeName {
         &self.0
     }
 
-    /// Returns the name of the folder. Worktrees lie side by side and never in each other, so a `/` becomes a `+`,
-    /// which no name contains.
+    /// Returns the name of the folder. Worktrees are next to each other and never inside each other, so a `/` becomes a
+    /// `+`, which no name contains.
     pub fn folder(&self) -> String {
         self.0.replace('/', "+")
     }
 
-    /// Returns the name of the branch.
+    /// Returns the name of the branch of a worktree with this name: `worktree-` and the name of its folder.
     pub fn branch(&self) -> String {
         format!("worktree-{}", self.folder())
     }

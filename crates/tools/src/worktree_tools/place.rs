@@ -1,6 +1,6 @@
 //! Where the worktrees of a repository lie: `.claude/worktrees` at its root. The folders on the way must be folders of
-//! their own, because a repository may bring links in their place; a file there, locked while one is created or removed,
-//! keeps two sessions apart.
+//! their own, because a repository may bring links in their place; a file there, locked while one is created or
+//! removed, keeps two sessions apart.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -36,7 +36,8 @@ pub(super) struct LockedPlace {
 }
 
 impl LockedPlace {
-    /// Creates the folder if it is missing, and takes its lock.
+    /// Creates the folder of the worktrees if it is missing, and takes its lock, which is held until the result is
+    /// dropped. Fails if the lock is not free within [`LOCK_WAIT`].
     pub async fn take(top: &Path, cancel: &CancellationToken) -> Result<Self, WorktreeRefusal> {
         let path = make_folders(top)?;
         ignore_all(&path)?;
@@ -45,7 +46,7 @@ impl LockedPlace {
     }
 }
 
-/// Creates the folders, and refuses a link or a file in the place of one.
+/// Creates the folders that are missing and returns the innermost. A link or a file in the place of one is an error.
 fn make_folders(top: &Path) -> Result<PathBuf, WorktreeRefusal> {
     let mut path = top.to_owned();
     for name in FOLDERS {
@@ -65,12 +66,12 @@ fn make_folders(top: &Path) -> Result<PathBuf, WorktreeRefusal> {
     Ok(path)
 }
 
-/// Returns whether a path is a folder itself and not a link to one.
+/// Returns whether there is a folder at a path, and not a link to one; false if there is nothing.
 pub(super) fn is_own_folder(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// Writes the file that keeps git from listing the worktrees. One that is there stays as it is.
+/// Writes the file that keeps git from listing the worktrees. One that exists stays as it is.
 fn ignore_all(path: &Path) -> Result<(), WorktreeRefusal> {
     let file = path.join(".gitignore");
     match OpenOptions::new().write(true).create_new(true).open(&file) {
@@ -82,7 +83,8 @@ fn ignore_all(path: &Path) -> Result<(), WorktreeRefusal> {
     }
 }
 
-/// Locks the file. The lock is tried and never waited for, because that would hold the thread of all sessions.
+/// Creates the file if it is missing, locks it and returns it; closing it releases the lock. It is tried again with
+/// pauses, because waiting for the lock would hold the thread of all sessions.
 async fn lock(path: &Path, cancel: &CancellationToken) -> Result<File, WorktreeRefusal> {
     let failed = |error: &std::io::Error| WorktreeRefusal::disk(format!("locking {}", path.display()), error);
     // Without following a link, and without waiting where a pipe lies in the place of the file.
@@ -110,7 +112,7 @@ async fn lock(path: &Path, cancel: &CancellationToken) -> Result<File, WorktreeR
     }
 }
 
-/// Returns the words of a command in the form that [`GitRunner`](super::git::GitRunner) takes.
+/// Returns the words as arguments of a command.
 pub(super) fn words<'a>(words: &[&'a str]) -> Vec<&'a OsStr> {
     words.iter().map(|word| OsStr::new(*word)).collect()
 }

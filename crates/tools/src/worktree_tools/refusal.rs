@@ -150,8 +150,7 @@ pub enum WorktreeRefusal {
 }
 
 impl WorktreeRefusal {
-    /// Returns the failure of the call: a mistake of the model for what is refused before anything was tried, otherwise
-    /// an error.
+    /// Returns the failure of the call. What is refused before anything was tried counts as a mistake of the call.
     pub fn failure(&self) -> ToolFailure {
         match self {
             Self::BadName { .. }
@@ -178,7 +177,7 @@ impl WorktreeRefusal {
         }
     }
 
-    /// Returns the refusal for an error of the file system; `what` is the step that failed.
+    /// Returns the refusal for an error of the disk; `what` says in words what was tried.
     pub(crate) fn disk(what: impl Into<String>, error: &std::io::Error) -> Self {
         Self::Disk { what: what.into(), why: error.to_string() }
     }

@@ -29,7 +29,7 @@ impl WorktreeChanges {
         self.files == 0 && self.commits == 0
     }
 
-    /// Returns how much would be lost, with the first ten files and commits by name.
+    /// Returns how much would be lost, and some of it by name. Only for changes of which there are some.
     pub fn in_words(&self) -> String {
         let count = |count: u64, one: &str, many: &str| match count {
             0 => None,
@@ -50,8 +50,8 @@ impl WorktreeChanges {
 }
 
 impl Worktree {
-    /// Returns the work that would be lost with this worktree. What a hook made is not looked at: it need not be a
-    /// repository.
+    /// Returns the work that would be lost with this worktree. A worktree that a hook made is not looked at, because it
+    /// need not be a repository; it counts as unchanged.
     pub async fn changes(
         &self,
         git: &GitRunner,
@@ -69,7 +69,8 @@ impl Worktree {
         Ok(changes)
     }
 
-    /// Counts changed, new and deleted files. A new folder counts once.
+    /// Counts changed, new and deleted files of the worktree into `changes`; a new folder counts once, and our links do
+    /// not count. Submodules of an untrusted repository count as one change, because they are not looked into.
     async fn files(
         &self,
         repository: &Repository,
@@ -96,8 +97,8 @@ impl Worktree {
         Ok(())
     }
 
-    /// Returns whether submodules were checked out here. Git keeps their repositories in `modules` of the worktree's
-    /// own folder.
+    /// Returns whether submodules were checked out in this worktree: their repositories are in the worktree's own
+    /// folder in the repository.
     async fn has_submodules(
         &self,
         repository: &Repository,
@@ -108,8 +109,8 @@ impl Worktree {
         Ok(std::path::Path::new(&answer.line()).join("modules").exists())
     }
 
-    /// Counts the commits of its branch and its HEAD that are on no other branch or tag, without those that it began
-    /// with.
+    /// Counts the commits of this worktree into `changes` that are on no other branch, and were not there when it was
+    /// made.
     async fn commits(
         &self,
         repository: &Repository,
@@ -144,8 +145,8 @@ impl Worktree {
         Ok(())
     }
 
-    /// Removes the worktree with everything in it, and its branch if git does not refuse. What a hook made is left to
-    /// the hook that removes it.
+    /// Removes the worktree with everything in it, and its branch if git does not refuse; returns what was lost. A
+    /// worktree that a hook made stays, because the hook removes it. Whether work may be lost must be decided before.
     pub async fn remove(
         &self,
         git: &GitRunner,
@@ -172,13 +173,13 @@ impl Worktree {
 }
 
 impl WorktreeChanges {
-    /// Counts a file, and names it.
+    /// Counts a changed file, and names it if there is room.
     fn add_file(&mut self, path: &str) {
         self.files += 1;
         self.name(path);
     }
 
-    /// Adds a name to the first [`NAMED`]; the next one becomes `…`, and later ones are left out.
+    /// Adds the name of some work; after [`NAMED`] names a single `…` says that there is more.
     fn name(&mut self, what: &str) {
         match self.named.len() {
             count if count < NAMED => self.named.push(what.chars().take(200).collect()),

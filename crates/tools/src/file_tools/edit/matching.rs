@@ -89,7 +89,7 @@ impl Found {
     }
 }
 
-/// Whether a quote after this character opens a quotation; an apostrophe follows a letter and therefore closes.
+/// Returns whether a quote after this character opens a quotation; an apostrophe follows a letter and therefore closes.
 fn opens(before: Option<char>) -> bool {
     before.is_none_or(|letter| letter.is_whitespace() || "([{<-–—/=\"'".contains(letter))
 }

@@ -73,7 +73,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether nothing matched. Lines of context do not count.
+    /// Returns whether nothing matched. Lines of context do not count.
     pub fn is_empty(&self) -> bool {
         self.matches == 0
     }

@@ -121,9 +121,9 @@ impl BashCall<'_> {
         Ok(self.result(text, String::new(), &place.id, fields))
     }
 
-    /// Waits for the end of a foreground command. After a while the command becomes a task, so that the host can
-    /// move it to the background; when its time is up it moves there automatically. `time` is what is left of the
-    /// time it was `asked` to take.
+    /// Waits for the end of a foreground command. After a while the command becomes a task, so that the host can move
+    /// it to the background; when its time is up it moves there, or is killed if it may not continue. `time` is what is
+    /// left of the time it was `asked` to take.
     pub async fn wait(&self, running: &ForegroundCommand, time: Duration, asked: Duration) -> Waited {
         let cancel = &self.context.cancel;
         // One that is killed before it would become a task is not made one.
@@ -228,14 +228,15 @@ impl BashCall<'_> {
     }
 }
 
-/// Returns whether a command seems to change the folder of its shell. A word inside a quoted text counts too; the model
-/// then gets a hint that it does not need.
+/// Returns whether a command seems to change the folder of its shell. A word in a text may be taken for that; then the
+/// hint for the model is needless.
 fn changes_folder(command: &str) -> bool {
     let mut words = command.split(|c: char| c.is_whitespace() || ";|&()".contains(c));
     words.any(|word| matches!(word, "cd" | "pushd" | "popd" | "chdir"))
 }
 
-/// Waits for the end of a command, which is killed when its time is up.
+/// Waits for the end of a command, which is killed at `times_up`; then its end is reported as [`Ended::TimedOut`], as
+/// if its own time limit had ended it.
 async fn finish_in_time(
     running: &ForegroundCommand,
     times_up: Instant,
@@ -253,7 +254,8 @@ async fn finish_in_time(
     }
 }
 
-/// Returns the final status of a task whose command ended while its call waited.
+/// Returns the final status of a task whose command ended while its call waited. Only an end with exit code 0 counts as
+/// completed; one that was stopped from outside counts as killed.
 fn status(finished: &Finished) -> TaskStatus {
     match (finished.ended, finished.exit) {
         (Ended::ByItself, Exit::Code(0)) => TaskStatus::Completed,

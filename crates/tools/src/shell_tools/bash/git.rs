@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 /// How many uses of `git` and `gh` in one command are looked at.
 const MAX_USES: usize = 32;
 
-/// Returns the operations that a command has carried out, in the form of `gitOperation`. The output is asked for only if
-/// the command uses one of the programs.
-pub(super) fn operation(command: &str, output: impl FnOnce() -> String) -> Option<Value> {
+/// Returns what a successful command did with `git` or `gh`, in the form of `gitOperation`: of each kind the first, or
+/// `None` if nothing was done. `output` is called only if the command uses one of the programs.
+pub(super) fn operations(command: &str, output: impl FnOnce() -> String) -> Option<Value> {
     let uses: Vec<_> = uses(command).collect();
     if uses.is_empty() {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn operation(command: &str, output: impl FnOnce() -> String) -> Optio
     (!found.is_empty()).then_some(Value::Object(found))
 }
 
-/// Keeps an operation; of several of one kind the first.
+/// Adds an operation under its kind, unless one of this kind is there already; `None` adds nothing.
 fn note(found: &mut Map<String, Value>, kind: &str, operation: Option<Value>) {
     if let Some(operation) = operation
         && !found.contains_key(kind)
@@ -59,14 +59,14 @@ fn note(found: &mut Map<String, Value>, kind: &str, operation: Option<Value>) {
     }
 }
 
-/// Returns the words of each `git` and `gh` in a command, from the name up to what ends a simple command, without the
-/// global options of `git`.
+/// Returns the words of each `git` and `gh` in a command, at most [`MAX_USES`], from the name up to what ends a simple
+/// command, without the global options of `git`.
 fn uses(command: &str) -> impl Iterator<Item = Vec<&str>> {
     let simple = command.split([';', '|', '&', '\n', '(', ')', '`']);
     simple.filter_map(use_in).take(MAX_USES)
 }
 
-/// Returns the words of the `git` or `gh` in a simple command.
+/// Returns the words of the first `git` or `gh` in a simple command, beginning with its name; `None` if it has neither.
 fn use_in(simple: &str) -> Option<Vec<&str>> {
     let mut words = simple.split_whitespace();
     let name = words.find_map(|word| match word.rsplit('/').next() {
@@ -85,7 +85,8 @@ fn use_in(simple: &str) -> Option<Vec<&str>> {
     Some(found)
 }
 
-/// Reads the line `[branch sha] subject` that a new commit prints. The last one counts.
+/// Returns the commit that the output names with a line `[branch sha] subject`, as a new commit prints it; the last
+/// such line counts. `None` if there is none; a detached HEAD has no branch.
 fn commit(output: &str, kind: &str) -> Option<Value> {
     let (place, sha) = output.lines().rev().find_map(|line| {
         let (inside, _) = line.strip_prefix('[')?.split_once("] ")?;
@@ -101,7 +102,8 @@ fn commit(output: &str, kind: &str) -> Option<Value> {
     Some(commit)
 }
 
-/// Reads the lines `  old..new  branch -> branch` of a push. The first branch counts.
+/// Returns the first branch that a push reports with a line ` old..new branch -> branch`; `None` if there is none. Tags
+/// and refused branches do not count.
 fn pushed(output: &str) -> Option<Value> {
     let reports = output.lines().skip_while(|line| !line.starts_with("To ")).skip(1);
     let branch = reports.take_while(|line| line.starts_with(' ')).find_map(|line| {
@@ -114,14 +116,15 @@ fn pushed(output: &str) -> Option<Value> {
     Some(json!({ "branch": branch }))
 }
 
-/// Returns the operation on the branch that the words name, if the output has one of the signs that it took place.
+/// Returns the operation on the branch that the words name, or `None` if no line of the output begins with one of the
+/// `signs` that it took place, or no branch is named.
 fn branch(words: &[&str], action: &str, output: &str, signs: &[&str]) -> Option<Value> {
     let has_sign = output.lines().any(|line| signs.iter().any(|sign| line.starts_with(sign)));
     let named = words.iter().find(|word| !word.starts_with(['-', '"', '\'', '$', '>', '<']))?;
     has_sign.then(|| json!({ "ref": named, "action": action }))
 }
 
-/// Returns what a subcommand of `gh pr` does, or none if it changes nothing.
+/// Returns what a subcommand of `gh pr` does, or `None` if it changes nothing.
 fn pr_action(subcommand: &str, words: &[&str]) -> Option<&'static str> {
     let has = |option: &str| words.contains(&option);
     Some(match subcommand {
@@ -139,7 +142,7 @@ fn pr_action(subcommand: &str, words: &[&str]) -> Option<&'static str> {
     })
 }
 
-/// Returns the pull request that the output names by its address or number, or the words.
+/// Returns the pull request that the output names by its address or number, or else the words; `None` if none is named.
 fn pull_request(action: &str, words: &[&str], output: &str) -> Option<Value> {
     let mut addresses = output.split_whitespace().chain(words.iter().copied()).filter_map(address);
     if let Some((number, url)) = addresses.next() {
@@ -151,7 +154,8 @@ fn pull_request(action: &str, words: &[&str], output: &str) -> Option<Value> {
     Some(json!({ "number": number, "action": action }))
 }
 
-/// Reads `https://HOST/OWNER/REPOSITORY/pull/NUMBER`, without what follows.
+/// Returns number and address of a word that begins like `https://HOST/OWNER/REPOSITORY/pull/NUMBER`, without what
+/// follows the number; `None` for any other word.
 fn address(word: &str) -> Option<(u64, &str)> {
     let (before, after) = word.split_once("/pull/").filter(|_| word.starts_with("https://"))?;
     let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
@@ -159,7 +163,7 @@ fn address(word: &str) -> Option<(u64, &str)> {
     Some((after[..digits].parse().ok()?, url))
 }
 
-/// Returns the number that a text begins with.
+/// Returns the number that a text begins with; `None` if it does not begin with a digit.
 fn leading_number(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..digits].parse().ok()
@@ -171,7 +175,7 @@ mod tests {
 
     #[track_caller]
     fn check(command: &str, output: &str, expected: Value) {
-        assert_eq!(operation(command, || output.to_owned()).unwrap_or_default(), expected, "{command}");
+        assert_eq!(operations(command, || output.to_owned()).unwrap_or_default(), expected, "{command}");
     }
 
     #[test]
@@ -238,14 +242,14 @@ mod tests {
             ("gh pr merge", ""),
             ("ls", "[main 1a2b3c4] Fix it"),
         ] {
-            assert_eq!(operation(command, || output.to_owned()), None, "{command}");
+            assert_eq!(operations(command, || output.to_owned()), None, "{command}");
         }
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_is_too_strange(command in "(git|gh|pr|push|merge|[ -~\\n]){0,12}", output in "[ -~é#/\\n\\[\\]]{0,80}") {
-            operation(&command, || output);
+            operations(&command, || output);
         }
     }
 }

@@ -20,8 +20,8 @@ enum Joint {
     AndThen,
 }
 
-/// Returns what exit code `code` of `command` means if it is not a failure. The code must be that of the last command:
-/// after `&&` it might come from an earlier one, so only `cd` is accepted before it.
+/// Returns what exit code `code` of `command` means if it is not a failure, otherwise `None`. The code must be that of
+/// the last command: after `&&` it might come from an earlier one, so only `cd` is accepted before it.
 pub(super) fn benign(command: &str, code: i32) -> Option<&'static str> {
     if code != 1 {
         return None;
@@ -52,21 +52,22 @@ pub(super) fn benign(command: &str, code: i32) -> Option<&'static str> {
     }
 }
 
-/// Whether all commands in it are of the kind that prints nothing.
+/// Returns whether all simple commands of a command line are of the kind that prints nothing; false if it has none or
+/// is not understood.
 pub(super) fn is_silent(command: &str) -> bool {
     split(command).is_some_and(|parts| {
         !parts.is_empty() && parts.iter().all(|(_, part)| SILENT.contains(&program(part)))
     })
 }
 
-/// Returns the name of the program in a simple command, without its directory.
+/// Returns the name of the program in a simple command, without its directory; empty if there is none.
 fn program(simple: &str) -> &str {
     let first = words(simple).next().unwrap_or_default();
     first.rsplit('/').next().unwrap_or(first)
 }
 
-/// Returns the subcommand of a `git` command, after the global options. Only `-C` and `-c` are known to take the next
-/// word as their value.
+/// Returns the subcommand of a `git` command, after the global options; `None` if it has none. Only `-C` and `-c` are
+/// known to take the next word as their value.
 fn git_subcommand(simple: &str) -> Option<&str> {
     let mut words = words(simple).skip(1);
     loop {
@@ -91,7 +92,8 @@ fn words(simple: &str) -> impl Iterator<Item = &str> {
 
 type Characters<'a> = Peekable<CharIndices<'a>>;
 
-/// Splits a command line into simple commands. `None` if it is not understood.
+/// Splits a command line into simple commands, each with how it is joined to the one before. `None` if it is not
+/// understood.
 fn split(command: &str) -> Option<Vec<(Joint, &str)>> {
     let mut parts = Vec::new();
     let mut joint = Joint::Anyway;
@@ -117,8 +119,9 @@ fn split(command: &str) -> Option<Vec<(Joint, &str)>> {
     Some(parts)
 }
 
-/// Whether a simple command ends at `character`, and how the next one is joined. Consumes everything that belongs to
-/// the character: the rest of an operator, a quoted text, a comment.
+/// Returns `Some(None)` if no simple command ends at `character`, `Some` of how the next one is joined if one does, and
+/// `None` if the text is not understood. Consumes everything that belongs to the character: the rest of an operator, a
+/// quoted text, a comment.
 fn boundary(character: char, previous: char, rest: &mut Characters<'_>) -> Option<Option<Joint>> {
     let next = rest.peek().map(|(_, next)| *next);
     match character {
@@ -148,8 +151,8 @@ fn boundary(character: char, previous: char, rest: &mut Characters<'_>) -> Optio
     Some(None)
 }
 
-/// Consumes the rest of a text in double quotes. `None` if it does not end, or holds a command substitution, which is
-/// not understood.
+/// Consumes the rest of a text in double quotes, whose first quote is consumed already. `None` if it does not end, or
+/// contains a command substitution, which is not understood.
 fn skip_double_quotes(rest: &mut Characters<'_>) -> Option<()> {
     loop {
         match rest.next()?.1 {

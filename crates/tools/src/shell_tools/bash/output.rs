@@ -24,7 +24,8 @@ pub(super) struct Printed {
     pub persisted: Option<Spilled>,
 }
 
-/// Returns a path in `directory` that is named after the call and does not exist yet.
+/// Returns a path in `directory` that is named after the call and does not exist yet. If no name is free it is the
+/// directory itself, where the file cannot be created, and the result of the call says so.
 pub(super) fn unused_file(directory: &Path, tool_use_id: &str) -> PathBuf {
     let free = persisted::names(directory, "bash-", tool_use_id, ".txt").find(|path| !path.exists());
     // If no name is free the file cannot be created, and the result says so.
@@ -61,7 +62,8 @@ pub(super) fn shown(captured: &Captured, limit_chars: usize, job: &CommandJob) -
     }
 }
 
-/// Returns the part of a failed command's output that is shown.
+/// Returns the part of a failed command's output that is shown: all of it if it has at most [`EXCERPT_CHARS`]
+/// characters, otherwise both ends, with a note about the file that has the rest.
 pub(super) fn excerpt(captured: &Captured, job: &CommandJob) -> String {
     let text = trimmed(captured);
     if captured.is_complete() && first_chars(&text, EXCERPT_CHARS).len() == text.len() {

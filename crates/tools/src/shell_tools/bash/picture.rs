@@ -1,7 +1,7 @@
 //! A command that prints one picture, as a data URI and nothing else: the model gets the picture.
 //!
-//! Anything that is not quite that stays text. The picture may be larger than memory keeps of an output; then it is read
-//! from the file that the output went to, which only this code knows and removes.
+//! Anything that is not quite that stays text. The picture may be larger than memory keeps of an output; then it is
+//! read from the file that the output went to, which only this code knows and removes.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ const MAX_HEAD_BYTES: usize = 100;
 /// The time limit for reading and scaling the picture.
 const TIME: Duration = Duration::from_secs(30);
 
-/// Returns the picture that an output is, in a size that can be sent. None if it is something else.
+/// Returns the picture that an output consists of, in a size that can be sent, and removes the file of the output, if
+/// there is one. `None`, and the file stays, if the output is something else or cannot be read as a picture.
 pub(super) async fn printed(output: &Captured, context: &ToolContext) -> Option<SentImage> {
     if output.total_bytes > MAX_URI_BYTES || payload(&output.head).is_none() {
         return None;
@@ -51,7 +52,7 @@ pub(super) async fn printed(output: &Captured, context: &ToolContext) -> Option<
     stoppable::run(&context.cancel, TIME, work).await.ok().flatten()
 }
 
-/// Returns what follows `data:image/TYPE;base64,`.
+/// Returns what follows `data:image/TYPE;base64,` at the start of an output; `None` if it does not begin so.
 fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let bytes = bytes.trim_ascii_start();
     let comma = bytes.iter().take(MAX_HEAD_BYTES).position(|byte| *byte == b',')?;

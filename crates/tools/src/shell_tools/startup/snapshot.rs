@@ -1,8 +1,8 @@
 //! A snapshot that was taken: its file, and which commands may need its functions.
 //!
-//! To read two hundred functions takes a shell longer than to start, and most commands use none. So the file of a bash has
-//! them behind a line at which the shell turns back, unless it is told to go on. It is told so if the command may use one:
-//! if it has the name of one in it, or anything that could make up a name or look at functions.
+//! To read two hundred functions takes a shell longer than to start, and most commands use none. So the file of a bash
+//! has them behind a line at which the shell turns back, unless it is told to go on. It is told so if the command may
+//! use one: if it has the name of one in it, or anything that could make up a name or look at functions.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -24,7 +24,8 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Describes the snapshot with this text in that file.
+    /// Returns a description of the snapshot with this text in that file. Without the border between aliases and
+    /// functions every command is taken to need the functions.
     pub fn new(file: PathBuf, text: &str) -> Self {
         // The border stands alone at the start if nothing is before it.
         let whole = format!("\n{text}");
@@ -39,15 +40,15 @@ impl Snapshot {
     }
 }
 
-/// Returns whether a text contains one of the names as a word, or something that could become one, such as an
-/// expansion.
+/// Returns whether a text may lead to one of the names: it has one of them as a word, or anything that could make up a
+/// name.
 fn leads(text: &str, names: &HashSet<String>) -> bool {
     let mut words = text.split(|c: char| c.is_whitespace() || ";|&()<>'\"=!".contains(c));
     DYNAMIC.iter().any(|piece| text.contains(piece)) || words.any(|word| names.contains(word))
 }
 
-/// Returns the names of the functions, and of the aliases that lead to one. A line of a here-document that looks like
-/// the beginning of a function adds a name that is not needed.
+/// Returns the names of the functions, and of the aliases that lead to one, also through other aliases. A line of a
+/// here-document that looks like the beginning of a function adds a name that is not needed.
 fn needing(aliases: &str, functions: &str) -> HashSet<String> {
     let mut names: HashSet<String> =
         functions.lines().filter_map(|line| line.strip_suffix(" () ").map(str::to_owned)).collect();

@@ -23,7 +23,8 @@ pub(super) enum TagUse {
     Title,
 }
 
-/// Returns what becomes of the element with this name.
+/// Returns what is done with the element with this name, in lower case; the tags of an unknown one are ignored and its
+/// content is kept.
 pub(super) fn use_of(name: &str) -> TagUse {
     match name {
         "script" => TagUse::Raw(RawKind::ScriptData),
@@ -78,7 +79,8 @@ pub(super) struct Closes {
     pub held_by: &'static [&'static str],
 }
 
-/// Returns what a start tag closes, by the rules for tags that authors may leave out.
+/// Returns which open elements the start tag of this name closes, by the rules for tags that authors may leave out;
+/// `None` if it closes none.
 pub(super) fn closed_by(name: &str) -> Option<Closes> {
     const CELLS: &[&str] = &["td", "th", "caption"];
     const TABLE: &[&str] = &["table"];
@@ -117,7 +119,7 @@ pub(super) fn stops_end_tag(open: &str, end: &str) -> bool {
     }
 }
 
-/// Returns whether an end tag ends this element: one of a heading ends any heading.
+/// Returns whether an end tag ends this open element: the names are equal, or both are headings.
 pub(super) fn is_ended_by(open: &str, end: &str) -> bool {
     let is_heading = |name: &str| matches!(name, "h1" | "h2" | "h3" | "h4" | "h5" | "h6");
     open == end || (is_heading(open) && is_heading(end))

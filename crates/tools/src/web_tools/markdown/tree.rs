@@ -82,7 +82,7 @@ impl Default for PageTree {
 }
 
 impl PageTree {
-    /// Bytes of Markdown made so far.
+    /// Returns how many bytes of Markdown were made so far; what is still in the tree is not counted.
     pub(super) fn markdown_bytes(&self) -> usize {
         self.markdown.len()
     }
@@ -97,7 +97,8 @@ impl PageTree {
         self.markdown
     }
 
-    /// Takes a start tag. The kind of text that follows is returned if there are no tags in it.
+    /// Adds the element of a start tag to the tree, or leaves it out. If the text that follows contains no tags, its
+    /// kind is returned, and the tokenizer must read it so.
     pub(super) fn start(&mut self, tag: Tag) -> Option<RawKind> {
         if let Some(left_out) = &mut self.left_out {
             if left_out.name == tag.name && !tag.self_closing {
@@ -143,7 +144,8 @@ impl PageTree {
         None
     }
 
-    /// Takes an end tag. One that ends nothing is ignored.
+    /// Closes the innermost open element that the end tag ends, with those inside it. An end tag that ends nothing is
+    /// ignored.
     pub(super) fn end(&mut self, name: &LocalName) {
         if let Some(left_out) = &mut self.left_out {
             if left_out.name == *name {
@@ -171,7 +173,8 @@ impl PageTree {
         }
     }
 
-    /// Takes text.
+    /// Adds text to the innermost open element, unless it is inside an element that is left out, or consists of blanks
+    /// that mean nothing there.
     pub(super) fn text(&mut self, text: StrTendril) {
         if self.left_out.is_some() || (is_blank(&text) && self.may_drop_blanks()) {
             return;
@@ -217,7 +220,7 @@ impl PageTree {
         found.filter(|(_, open)| is_meant(&open.name)).map(|(at, _)| at)
     }
 
-    /// Closes what the start tag of an element closes.
+    /// Closes what the start tag of an element closes, by the rules of [`tags::closed_by`].
     fn close_implied(&mut self, name: &str) {
         let Some(closes) = tags::closed_by(name) else { return };
         let closed =
@@ -236,7 +239,8 @@ impl PageTree {
         }
     }
 
-    /// Opens an element.
+    /// Adds an element to the tree and opens it. One that is nested more than [`MAX_DEPTH`] deep is only counted, so
+    /// that its end tag closes nothing else.
     fn open(&mut self, tag: Tag) {
         if self.open.len() >= MAX_DEPTH {
             self.too_deep += 1;
@@ -252,7 +256,8 @@ impl PageTree {
         self.open.push(OpenElement { name: tag.name, node, items: 0 });
     }
 
-    /// Puts a node behind all others in the innermost open element.
+    /// Adds a node behind all others in the innermost open element. Converts the tree before, in the middle of a block
+    /// if necessary, when it is too large.
     fn add(&mut self, node: Rc<Node>) {
         if self.size.reaches(TOO_MUCH) {
             self.convert();
@@ -306,12 +311,13 @@ fn trim_end(block: &Node) {
     }
 }
 
-/// Returns whether a text consists of blanks only.
+/// Returns whether a text consists of white space only; true for an empty one.
 fn is_blank(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_whitespace())
 }
 
-/// Makes an element with the attributes that count. Pictures whose bytes are in the address lose it.
+/// Returns a new element with the attributes that the converter reads. A picture whose bytes are in its address loses
+/// the address.
 fn element(name: &LocalName, attributes: Vec<Attribute>) -> Rc<Node> {
     let is_kept = |attribute: &Attribute| {
         let is_data = &*attribute.name.local == "src" && attribute.value.starts_with("data:");
@@ -323,7 +329,7 @@ fn element(name: &LocalName, attributes: Vec<Attribute>) -> Rc<Node> {
     new_element(QualName::new(None, ns!(html), name), attributes)
 }
 
-/// Makes an element that goes on with another one, after this many items of a list.
+/// Returns an element that continues `element` in the next tree. A numbered list continues after this many items.
 fn continued(element: &Rc<Node>, items: usize) -> Rc<Node> {
     let NodeData::Element { name, attrs, .. } = &element.data else { return Node::new(NodeData::Document) };
     let mut attributes = attrs.borrow().clone();
@@ -347,7 +353,7 @@ fn new_element(name: QualName, attributes: Vec<Attribute>) -> Rc<Node> {
     })
 }
 
-/// Puts a node behind the other children of its parent.
+/// Adds a node behind the other children of its parent, and makes it known to the node.
 fn append(parent: &Rc<Node>, node: Rc<Node>) {
     node.parent.set(Some(Rc::downgrade(parent)));
     parent.children.borrow_mut().push(node);
