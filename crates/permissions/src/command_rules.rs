@@ -54,7 +54,7 @@ pub(crate) struct CommandMatch<'r> {
 }
 
 impl CommandRules {
-    /// Returns whether there are no rules.
+    /// Returns whether there are no rules, neither by text nor by options.
     pub(crate) fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
@@ -173,7 +173,8 @@ impl Shape {
         }
     }
 
-    /// Returns whether a text in canonical form matches. A prefix ends at a word boundary: `git` does not match `gitk`.
+    /// Returns whether a text matches, which must be in the form of [`plain_text`] with single blanks. A prefix ends at
+    /// a word boundary: `git` does not match `gitk`.
     fn matches(&self, text: &str) -> bool {
         match self {
             Self::Exact(exact) => text == exact,

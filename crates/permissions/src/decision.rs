@@ -42,7 +42,8 @@ pub enum AllowBasis {
 }
 
 impl Allowed {
-    /// Returns an allowance based on more than the text of the call, such as a rule or a person's reply.
+    /// Returns an allowance whose basis is more than the text of a shell command: a rule, a mode, a hook, a reply or
+    /// what the tool is.
     pub fn granted(reason: Reason) -> Self {
         Self { reason, basis: AllowBasis::Granted }
     }

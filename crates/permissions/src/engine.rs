@@ -139,7 +139,8 @@ impl PermissionEngine {
         }
     }
 
-    /// Returns the set that holds the rules of a behaviour, for changes.
+    /// Returns the set that holds the rules of a behaviour, for changes. The numbers of rules in it are only valid
+    /// until it is rebuilt.
     pub(crate) fn rules_mut(&mut self, behavior: PermissionBehavior) -> &mut RuleSet {
         match behavior {
             PermissionBehavior::Deny => &mut self.deny,
@@ -190,7 +191,8 @@ impl PermissionEngine {
         self.bypass_forbidden = true;
     }
 
-    /// Lets the session read a folder that is not a working directory, such as the one for its own outputs.
+    /// Lets all agents of the session read a folder that is not a working directory, such as the one for the session's
+    /// own outputs. Its links are resolved now.
     pub fn add_readable(&mut self, dir: &Path) {
         self.readable.push(WorkingDir::new(dir));
     }
@@ -314,12 +316,12 @@ impl PermissionEngine {
         Known { home: self.home.as_deref(), variables: &self.config.variables }
     }
 
-    /// Returns the folder of the user's configuration, if it is known.
+    /// Returns the folder of the user's configuration; `None` if it is not known.
     pub(crate) fn config_dir(&self) -> Option<&Path> {
         self.config.config_dir.as_deref()
     }
 
-    /// Returns the user's home directory, if it is known.
+    /// Returns the user's home directory; `None` if it is not known.
     pub(crate) fn home_dir(&self) -> Option<&Path> {
         self.config.home.as_deref()
     }
@@ -371,8 +373,8 @@ impl PermissionEngine {
         located.inside(scope.dirs()).is_some() || located.inside(&self.readable).is_some()
     }
 
-    /// Returns whether a path leads into the folder for plans, which plan mode may write to. `false` if no such folder
-    /// is configured.
+    /// Returns whether a path leads into the folder for plans, the only place that plan mode may write to. `false` if
+    /// no such folder is configured.
     pub(crate) fn is_plan_file(&self, located: &Located) -> bool {
         let plans: Vec<WorkingDir> = self.config.plan_dir.iter().map(|dir| WorkingDir::new(dir)).collect();
         located.inside(&plans).is_some()

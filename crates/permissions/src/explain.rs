@@ -164,7 +164,7 @@ impl Explanation {
     }
 }
 
-/// Returns the name of the rule source that an update would be stored under.
+/// Returns the name of the rule source that an update with this destination would be stored under.
 fn source_name(destination: PermissionUpdateDestination) -> &'static str {
     RuleSource::from(destination).as_str()
 }

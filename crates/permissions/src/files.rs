@@ -153,7 +153,8 @@ fn allowed(reason: Reason) -> Decision {
     Decision::Allow(Allowed::granted(reason))
 }
 
-/// Returns the plain question about a file, without suggestions; callers override reason and message.
+/// Returns the plain question about a file, which a hook may answer, without suggestions; callers override reason and
+/// message.
 fn unanswered(tool: &str, file: &FileCall) -> AskedDecision {
     AskedDecision {
         tool: tool.to_owned(),
@@ -262,7 +263,7 @@ fn decide_write(
     outside(tool, file, vec![suggest::accept_edits(), suggest::add_directory(&directory)])
 }
 
-/// Returns the question about a path outside the working directories, and names the target if a link leads there.
+/// Returns the question about a path outside the working directories; it also names the target if a link leads there.
 fn outside(
     tool: &str,
     file: &FileCall,

@@ -243,8 +243,8 @@ impl PathRules {
             || self.by_name.keys().any(|name| self.exists_below(directory, &format!("{folded}/{name}")))
     }
 
-    /// Returns whether there is a file below `directory` whose folded path is `folded_path`. Keys are folded when the
-    /// set forbids, so on a disk that tells case apart the names have to be looked for, one folder after the other.
+    /// Returns whether there is a file below `directory` whose path, folded, is `folded_path`. Keys are folded when the
+    /// set forbids, so on a disk that tells case apart the names are looked for, one folder after the other.
     fn exists_below(&self, directory: &Path, folded_path: &str) -> bool {
         if Path::new(folded_path).exists() {
             return true;
@@ -304,7 +304,8 @@ impl PathRules {
     }
 }
 
-/// Returns a name as a file system sees it that ignores case and invisible characters.
+/// Returns a text in lower case and without invisible characters: the form in which a file system that ignores both
+/// would compare names.
 pub(crate) fn folded(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
@@ -318,7 +319,7 @@ fn is_wild(name: &str) -> bool {
     name.contains(['*', '?', '[', '\\'])
 }
 
-/// Returns whether a path is a folder or below it, compared at name boundaries: `/ab` is not within `/a`.
+/// Returns whether a path is the folder `base` or below it, compared at name boundaries: `/ab` is not within `/a`.
 fn is_within(path: &str, base: &str) -> bool {
     path.strip_prefix(base)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || base.ends_with('/'))

@@ -27,7 +27,8 @@ pub(crate) struct WorkingDir {
 }
 
 impl WorkingDir {
-    /// Resolves the links of a directory once. If that fails, the written path also serves as the real one.
+    /// Creates a working directory from an absolute path, and resolves its links once, now. If that fails, the written
+    /// path also serves as the real one.
     pub(crate) fn new(path: &Path) -> Self {
         let written = normal(path);
         let real = follow(&written, &written).map_or_else(|_| written.clone(), |followed| followed.path);
@@ -105,8 +106,8 @@ impl Located {
         self.real.as_deref().unwrap_or(&self.written)
     }
 
-    /// Returns every form of the path that a rule may be written for. A forbidding rule has to match one of them,
-    /// an allow rule all.
+    /// Returns every form of the path that a rule may be written for: as written and, if it differs, with links
+    /// resolved. A forbidding rule has to match one of them, an allow rule all.
     pub(crate) fn forms(&self) -> impl Iterator<Item = &Path> {
         let real = self.real.as_deref().ok().filter(|real| *real != self.written);
         std::iter::once(self.written.as_path()).chain(real)
@@ -173,7 +174,8 @@ struct Followed {
     magic: bool,
 }
 
-/// Splits a path into names, keeping `..` because [`follow`] resolves it after links.
+/// Returns the names of a path, `..` included because [`follow`] resolves it after links. `.` and the root are left
+/// out.
 fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

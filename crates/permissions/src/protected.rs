@@ -71,8 +71,8 @@ pub(crate) fn is_protected(located: &Located, dirs: &[WorkingDir], config_dir: O
     })
 }
 
-/// Returns whether a name on the lists occurs in a path: directories anywhere, files only at the end. Names are folded,
-/// and trailing dots and blanks cut; `.claude/worktrees` is exempt.
+/// Returns whether a name on the lists occurs in a path: directories anywhere, files only at the end. Names are
+/// compared without case, and without trailing dots and blanks; `.claude/worktrees` is exempt.
 fn has_protected_name(path: &Path) -> bool {
     let names: Vec<String> = path
         .components()

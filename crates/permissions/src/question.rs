@@ -67,7 +67,8 @@ impl PermissionEngine {
         DescribedCall { subject, shell }
     }
 
-    /// Analyses a shell text and notes whether it only reads, judged by the text alone.
+    /// Analyses the text of a shell command and notes whether it only reads, judged by the text alone. A text that
+    /// cannot be parsed does not count as reading, and its error is kept.
     fn parse(&self, command: &str) -> ParsedShell {
         let analysis = analyse(command, &self.known());
         let reads_only =

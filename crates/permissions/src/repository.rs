@@ -89,7 +89,8 @@ pub(crate) fn is_inert(cwd: &Path) -> bool {
     true
 }
 
-/// Returns whether git would take a directory for a bare repository, and use its configuration.
+/// Returns whether git would take a directory for a bare repository, and use its configuration: it contains `HEAD`,
+/// `objects` and `refs`.
 fn looks_bare(directory: &Path) -> bool {
     directory.join("HEAD").exists() && directory.join("objects").exists() && directory.join("refs").exists()
 }

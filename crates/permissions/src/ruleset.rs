@@ -117,8 +117,8 @@ impl RuleSet {
         self.entries.push((source, written));
     }
 
-    /// Adds a rule for a whole tool or MCP server. Wildcards in the name of a tool or server are refused in allow
-    /// rules; an MCP rule may use them for the tool name after its server.
+    /// Adds a rule for a whole tool or MCP server; of two for the same tool the first stays. Wildcards in the name of a
+    /// tool or server are refused in allow rules; an MCP rule may use them for the tool name after its server.
     fn add_tool(&mut self, tool: &str, rule: usize) -> Result<(), String> {
         let server = tool.strip_prefix("mcp__").filter(|rest| !rest.is_empty() && !rest.starts_with('*'));
         if let Some(rest) = server {
@@ -264,7 +264,8 @@ impl RuleSet {
     }
 }
 
-/// Completes an error with the consequence. `PermissionEngine::add_rule` cuts this suffix off for forbidding rules.
+/// Returns the problem with `: ignored` after it, which says what became of the rule. `PermissionEngine::add_rule` cuts
+/// this suffix off for forbidding rules, so the two must agree.
 fn ignored(problem: &'static str) -> String {
     format!("{problem}: ignored")
 }
@@ -285,7 +286,7 @@ fn split_tool<'r>(rest: &'r str, server: Option<&str>) -> Option<(String, &'r st
     }
 }
 
-/// Returns whether a pattern covers the tool name of a server; `None` is the whole server.
+/// Returns whether a pattern covers the name that a tool has on its server; `None` covers the whole server.
 fn tool_matches(pattern: Option<&str>, name: &str) -> bool {
     pattern.is_none_or(|pattern| glob::matches(pattern, name))
 }

@@ -55,7 +55,8 @@ fn effective(mode: PermissionMode) -> PermissionMode {
 }
 
 impl PermissionScope {
-    /// Creates the scope of an agent. A mode that is not available becomes `default`.
+    /// Creates the scope of an agent, and resolves the links of its directories once, now. A mode that is not available
+    /// becomes `default`.
     pub fn new(config: PermissionScopeConfig) -> Self {
         let mut scope = Self {
             mode: PermissionMode::Default,
@@ -90,7 +91,7 @@ impl PermissionScope {
         }
     }
 
-    /// Returns the working directories, the agent's own folder first.
+    /// Returns the working directories as written, the agent's own folder first.
     pub fn working_dirs(&self) -> impl Iterator<Item = &Path> {
         self.dirs.iter().map(|dir| dir.written.as_path())
     }
@@ -109,7 +110,8 @@ impl PermissionScope {
         }
     }
 
-    /// Gives the agent another folder of its own, in the place of the one it has. The further directories stay.
+    /// Gives the agent another folder of its own, in place of the one it has, which is then no working directory any
+    /// more. The further directories stay.
     pub fn move_root(&mut self, root: &Path) {
         let dirs = Arc::make_mut(&mut self.dirs);
         let root = WorkingDir::new(root);

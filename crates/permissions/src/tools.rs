@@ -94,8 +94,8 @@ enum RuleTarget<'a> {
 }
 
 impl<'a> RuleTarget<'a> {
-    /// Returns what a rule can name about a call. Shell and file calls have rules of their own and are decided
-    /// elsewhere.
+    /// Returns what a rule can name about a call: the host, the type of agent, the skill, or no more than the tool.
+    /// Nothing for an unknown subject. Shell and file calls have rules of their own and are decided elsewhere.
     fn of(subject: &'a CallSubject) -> Self {
         match subject {
             CallSubject::Host { url } => Self::Host(domain::host(url)),
@@ -147,7 +147,7 @@ fn permitting(
     }
 }
 
-/// Returns the denial by a rule; that of an agent type names the rule and its source.
+/// Returns the denial by the deny rule with this number; for a type of agent the message names the rule and its source.
 fn denied(engine: &PermissionEngine, tool: &str, named: &RuleTarget<'_>, rule: usize) -> Decision {
     let matched = engine.deny.matched(rule);
     let message = match named {

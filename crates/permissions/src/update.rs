@@ -102,7 +102,7 @@ impl PermissionEngine {
             .collect()
     }
 
-    /// Adds all rules anew, because the folders that their patterns are relative to have changed.
+    /// Compiles all rules anew. Must be called when the folders that their patterns are relative to have changed.
     pub(crate) fn read_rules_again(&mut self) {
         for behavior in BEHAVIORS {
             self.keep_rules(behavior, |_, _| true);

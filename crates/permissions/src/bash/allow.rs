@@ -167,8 +167,8 @@ impl Shell<'_> {
         }
     }
 
-    /// Checks one written command: by what it does first, then by an allow rule. A rule cannot allow git after a change
-    /// of directory, where its configuration is not known.
+    /// Checks one written command: by what it does first, then by an allow rule, if `grants` includes rules. A rule
+    /// cannot allow git after a change of directory, where its configuration is not known.
     fn run(&self, index: usize, run: &Invocation, grants: Grants) -> Result<Granted, Box<Obstacle>> {
         let standing = self.standings.at(index);
         let program = run.args.first().and_then(Arg::fixed).map_or("", program_name);

@@ -31,8 +31,9 @@ impl Shell<'_> {
         })
     }
 
-    /// Returns whether a removed operand may be a critical path, in any directory the command may run in. An unknown
-    /// value counts only if an empty variable, or an unknown home, would turn it into one.
+    /// Returns whether a removed operand may be a critical path, in any directory the command may run in. `dir/*`
+    /// counts as `dir`; an unknown value counts only if an empty variable, or an unknown home, would turn it into a
+    /// critical path.
     fn is_critical_target(&self, target: &Arg, standing: &Standing) -> bool {
         let engine = self.engine;
         let critical = |path: &str| {

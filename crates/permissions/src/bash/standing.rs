@@ -45,8 +45,8 @@ pub(crate) struct Standings {
 pub(crate) struct Unlocated;
 
 impl Standings {
-    /// Computes the possible directories before each step. They only grow from step to step: a `cd` may fail, so the
-    /// directories before it stay possible.
+    /// Computes the possible directories before each step of a script that starts in `cwd`. They only grow from step to
+    /// step: a `cd` may fail, so the directories before it stay possible.
     pub(crate) fn new(analysis: &Analysis, cwd: &Path) -> Self {
         let real = Located::new("", cwd).real.unwrap_or_else(|_| cwd.to_owned());
         let mut all = vec![Standing { directories: vec![real], lost: false }];

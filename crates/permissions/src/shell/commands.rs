@@ -191,8 +191,8 @@ fn effect_of(args: &[Arg], depth: u32) -> Effect {
     }
 }
 
-/// Returns what a listed read-only call touches. `NotListed` means that its text does not prove it harmless, not that
-/// it changes something.
+/// Returns what a listed read-only command touches. `NotListed` means that its text does not prove it harmless, not
+/// that it changes something.
 fn read_only(name: &str, args: &[Arg]) -> Listed {
     match name {
         "find" => find::find(args),

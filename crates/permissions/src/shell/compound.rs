@@ -43,7 +43,8 @@ impl Parser<'_> {
         Ok(Some(kind))
     }
 
-    /// Reads `{ list }`. `}` is a reserved word, so it ends the group only where a command may start.
+    /// Reads `{ list }`, from its opening brace. `}` is a reserved word, so it ends the group only where a command may
+    /// start; an empty group is an error.
     fn group(&mut self) -> Parsed<Compound> {
         self.accept("{");
         let list = self.list(&[Stop::Word("}")])?;
@@ -53,8 +54,8 @@ impl Parser<'_> {
         Ok(Compound::Group(list))
     }
 
-    /// Reads an `if`. Conditions and branches go into one list in the order they are written, because all of them are
-    /// analysed alike.
+    /// Reads an `if` from its keyword to `fi`. Conditions and branches go into one list in the order they are written,
+    /// because all of them are analysed alike.
     fn conditional(&mut self) -> Parsed<Compound> {
         let mut lists = Vec::new();
         self.accept("if");
@@ -80,7 +81,7 @@ impl Parser<'_> {
         Ok(Compound::Loop { condition, body: self.loop_body()? })
     }
 
-    /// Reads `do list done`.
+    /// Reads `do list done` and returns the list; newlines before `do` are skipped.
     fn loop_body(&mut self) -> Parsed<List> {
         self.expect_reserved("do", "a loop without do")?;
         let body = self.list(&[Stop::Word("done")])?;
@@ -124,8 +125,8 @@ impl Parser<'_> {
         Ok(Compound::For { variable, words, body: self.loop_body()? })
     }
 
-    /// Reads a `case`. The patterns of all branches are kept in one list: they are expanded, so they may run commands
-    /// too.
+    /// Reads a `case` from its keyword to `esac`. The patterns of all branches are kept in one list: they are expanded,
+    /// so they may run commands too.
     fn case(&mut self) -> Parsed<Compound> {
         self.accept("case");
         self.blanks();

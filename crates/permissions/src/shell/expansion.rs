@@ -69,8 +69,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads `$((…))` or `$(…)`. What starts like arithmetic and does not end like it is read again as a substitution,
-    /// so the here-documents of the first attempt are dropped.
+    /// Reads `$((…))` or `$(…)` from its first parenthesis, and appends it to `parts`. What starts like arithmetic and
+    /// does not end like it is read again as a substitution, so the here-documents of the first attempt are dropped.
     fn dollar_parenthesis(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.no_pending_heredoc()?;
         self.at += 1;
@@ -89,7 +89,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads the list of a substitution up to `)`, which is consumed.
+    /// Reads the list of a substitution up to `)`, which is consumed; the opening parenthesis was consumed before. A
+    /// here-document without its body is refused.
     fn substituted_list(&mut self) -> Parsed<List> {
         let list = self.nested(|parser| parser.list(&[Stop::Parenthesis]))?;
         if !self.accept(")") {
@@ -150,7 +151,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads `$'…'` to its end. Refuses escapes whose value is not plain text.
+    /// Reads `$'…'`, from its opening quote to after the closing one, and appends its text to `parts`. Refuses escapes
+    /// whose value is not plain text.
     fn ansi_quoted(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.at += 1;
         let mut text = String::new();

@@ -31,8 +31,8 @@ pub(crate) struct ParseError {
 
 pub(crate) type Parsed<T> = Result<T, ParseError>;
 
-/// Parses a whole script. What is not understood is an error and never skipped, because a skipped part could run
-/// anything.
+/// Parses a whole script. What is not understood, too long or nested too deep is an error and never skipped, because a
+/// skipped part could run anything.
 pub(crate) fn parse(source: &str) -> Parsed<Script> {
     if source.len() > MAX_BYTES {
         return Err(ParseError { what: "the command is too long to analyse", at: MAX_BYTES });
@@ -76,8 +76,8 @@ pub(super) struct Parser<'s> {
 }
 
 impl<'s> Parser<'s> {
-    /// Starts at the beginning of a text. `depth` continues the count of the surrounding parser, so that nesting stays
-    /// bounded across texts that are parsed on their own.
+    /// Creates a parser at the beginning of a text. `depth` continues the count of the surrounding parser, so that
+    /// nesting stays bounded across texts that are parsed each with a parser of its own.
     pub(super) fn new(source: &'s str, depth: u32) -> Self {
         Self { source, at: 0, depth, pieces: 0, pending: Vec::new(), heredocs: Vec::new() }
     }
@@ -165,7 +165,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Skips blanks, comments and newlines.
+    /// Skips blanks, comments and newlines, and reads the bodies of here-documents that begin after them.
     pub(super) fn newlines(&mut self) -> Parsed<()> {
         self.blanks();
         while self.peek() == Some(b'\n') {
@@ -221,7 +221,7 @@ impl<'s> Parser<'s> {
         self.accept(word)
     }
 
-    /// Skips newlines and requires a reserved word; `missing` is the error if there is another.
+    /// Skips newlines and consumes a reserved word; `missing` is the error if something else follows.
     pub(super) fn expect_reserved(&mut self, word: &'static str, missing: &'static str) -> Parsed<()> {
         self.newlines()?;
         if self.reserved(word) { Ok(()) } else { self.error(missing) }
@@ -304,7 +304,8 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Reads a compound command with its redirections, a simple command, or a function definition.
+    /// Reads a compound command with its redirections, a simple command, or a function definition. A missing command is
+    /// an error.
     pub(super) fn command(&mut self) -> Parsed<Command> {
         self.blanks();
         let Some(kind) = self.compound()? else { return self.simple() };
@@ -361,7 +362,8 @@ impl<'s> Parser<'s> {
         Ok(Command::Simple(simple))
     }
 
-    /// Reads `name() body`; the name was read as the only word of a simple command.
+    /// Reads the rest of `name() body`, from the parenthesis on. `simple` is what was read before it, and must be
+    /// nothing but the name.
     fn function_after_name(&mut self, simple: &Simple) -> Parsed<Command> {
         let alone = simple.assignments.is_empty() && simple.redirects.is_empty();
         let [name] = simple.words.as_slice() else { return self.error("an unexpected parenthesis") };
@@ -376,7 +378,7 @@ impl<'s> Parser<'s> {
         self.function_body(name)
     }
 
-    /// Reads `function name body`, in which the parentheses are optional.
+    /// Reads `function name body`, in which the parentheses are optional. The keyword was consumed before.
     fn function_after_keyword(&mut self) -> Parsed<Command> {
         self.blanks();
         let name = self.word()?.source;
@@ -406,8 +408,8 @@ fn declares(simple: &Simple) -> bool {
     simple.words.first().is_some_and(|word| DECLARING.contains(&word.source.as_str()))
 }
 
-/// Returns an assignment as a word of a declaring builtin. Arrays and subscripts make its value unknown, because bash
-/// may evaluate what they contain.
+/// Returns an assignment as a word of a builtin such as `declare`. Arrays and subscripts make its value unknown,
+/// because bash may evaluate what they contain.
 fn declared_word(assignment: Assignment) -> Word {
     let mut parts = Vec::new();
     match assignment.value {

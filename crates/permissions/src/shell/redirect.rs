@@ -56,8 +56,8 @@ impl Parser<'_> {
         Ok(Some(Redirect { operator, fd, target }))
     }
 
-    /// Skips blanks after a redirection operator. A `#` here would start a comment and leave the operator without a
-    /// word, which is an error.
+    /// Skips blanks after a redirection operator, but no comment: a `#` there would leave the operator without a word,
+    /// which is an error.
     fn blanks_without_comment(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t')) {
             self.at += 1;

@@ -28,7 +28,7 @@ struct Wrapper {
     operands: usize,
 }
 
-/// Creates an entry of [`WRAPPERS`].
+/// Creates an entry of [`WRAPPERS`]; the fields of [`Wrapper`] say what the arguments mean.
 const fn wrapper(
     name: &'static str,
     values: &'static str,
@@ -98,7 +98,7 @@ const WRAPPERS: &[Wrapper] = &[
 const SHELLS: [&str; 11] =
     ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "yash", "posh"];
 
-/// Returns the name of a program: without its path, without the `=` of zsh.
+/// Returns the name of a program without its path and without the `=` of zsh; only the last name counts to rules.
 pub(crate) fn program_name(text: &str) -> &str {
     let base = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text);
     base.strip_prefix('=').unwrap_or(base)
@@ -156,7 +156,7 @@ pub(crate) fn inner_commands(args: &[Arg], input: Option<&InputText>) -> Vec<Inn
     found
 }
 
-/// Returns a word that is run as a script. If its value is not fixed, the script cannot be read.
+/// Returns the script that a word holds, [`Inner::Unreadable`] if the value of the word is not fixed.
 fn script(arg: &Arg) -> Inner {
     match arg.fixed() {
         Some(text) => Inner::Script(text.to_owned()),
@@ -235,7 +235,8 @@ fn after_actions(rest: &[Arg], actions: &[&str]) -> Vec<Inner> {
     found
 }
 
-/// Returns the scripts that git options and subcommands run.
+/// Returns the scripts and commands that git options, aliases on the command line and subcommands such as `bisect run`
+/// start; empty if there are none.
 fn git_scripts(rest: &[Arg]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (index, arg) in rest.iter().enumerate() {
@@ -274,8 +275,8 @@ fn split_string(rest: &[Arg]) -> Vec<Inner> {
     found
 }
 
-/// Returns the command that a wrapper runs. With an option that is not known, every later word may start it, and all of
-/// these commands are returned.
+/// Returns the command that a wrapper runs, or nothing if no word is left for it. With an option that is not known,
+/// every later word may start it, and all of these commands are returned.
 fn wrapped(wrapper: &Wrapper, rest: &[Arg]) -> Vec<Inner> {
     match command_words(wrapper, rest) {
         Some([]) => Vec::new(),

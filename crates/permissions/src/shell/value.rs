@@ -39,7 +39,7 @@ impl Arg {
         Self { value: value(word, known), source: word.source.clone() }
     }
 
-    /// Creates a word that is not in the script, such as the `.` a program assumes.
+    /// Creates a fixed word that is not in the script, such as the `.` a program assumes.
     pub(crate) fn literal(text: &str) -> Self {
         Self { value: Value::Fixed(text.to_owned()), source: text.to_owned() }
     }
@@ -73,8 +73,8 @@ fn variable(name: &str, quoted: bool, known: &Known<'_>) -> Option<String> {
     kept.then(|| value.to_owned())
 }
 
-/// Expands a word as far as its parts are known. Where bash and zsh differ, the value is unknown, because either may
-/// run the command.
+/// Expands a word as far as its parts are known. One unknown part, a brace expansion, and a text that bash and zsh read
+/// differently make the whole value unknown; wildcards make it a pattern.
 fn value(word: &Word, known: &Known<'_>) -> Value {
     let mut fixed = String::new();
     let mut pattern = String::new();

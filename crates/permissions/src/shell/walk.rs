@@ -144,7 +144,8 @@ impl Walker<'_> {
         self.analysis.shape.get_or_insert(what);
     }
 
-    /// Lists the steps of every pipeline, whether or not it would run: `&&` and `||` are not evaluated.
+    /// Adds the steps of every pipeline of a list, whether or not it would run: `&&` and `||` are not evaluated.
+    /// `place` says where the list stands and becomes part of each step.
     fn list(&mut self, list: &List, place: Place) {
         for item in &list.0 {
             if item.end == End::Background {
@@ -154,7 +155,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Lists the steps of every command of a pipeline.
+    /// Adds the steps of every command of a pipeline, in their order.
     fn pipeline(&mut self, pipeline: &Pipeline, place: Place) {
         if pipeline.timed {
             self.note_shape("`time`");
@@ -164,7 +165,8 @@ impl Walker<'_> {
         }
     }
 
-    /// Lists the steps of a command. A function body counts as run where it is defined, and as repeated.
+    /// Adds the steps of a command. A function body counts as run where it is defined, and as repeated, because it is
+    /// not known when it is called.
     fn command(&mut self, command: &Command, place: Place) {
         match command {
             Command::Simple(simple) => self.simple(simple, place),
@@ -181,7 +183,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Lists the steps of every branch and body, and notes the constructs that are not harmless shapes.
+    /// Adds the steps of every branch and body, and notes the constructs that are not harmless shapes.
     fn compound(&mut self, kind: &Compound, place: Place) {
         let inside = Place { nested: true, ..place };
         let again = Place { nested: true, repeated: true };
@@ -236,8 +238,8 @@ impl Walker<'_> {
         }
     }
 
-    /// Lists a simple command. The steps inside its assignments, words and redirections come before the command itself;
-    /// of several redirections that feed it the last one counts, as in a shell.
+    /// Adds the steps of a simple command. Those inside its assignments, words and redirections come before the command
+    /// itself; of several redirections that feed it the last one counts, as in a shell.
     fn simple(&mut self, simple: &Simple, place: Place) {
         let assigns: Vec<Assigns> =
             simple.assignments.iter().map(|assignment| self.assignment(assignment)).collect();
@@ -281,7 +283,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Lists the steps of a script that another command runs, as commands behind it. A script that cannot be parsed, or
+    /// Adds the steps of a script that another command runs, as commands behind it. A script that cannot be parsed, or
     /// is nested too deep, makes the whole analysis opaque.
     fn inner_script(&mut self, text: &str) {
         let parsed = if self.scripts < MAX_SCRIPTS { parse(text).ok() } else { None };
@@ -321,8 +323,8 @@ impl Walker<'_> {
         }
     }
 
-    /// Lists what the assignment runs, and classifies its value. A pattern counts as fixed, because assignments do not
-    /// expand file names.
+    /// Adds the steps inside an assignment, and returns it with its value classified. A pattern counts as fixed,
+    /// because assignments do not expand file names.
     fn assignment(&mut self, assignment: &Assignment) -> Assigns {
         if let Some(subscript) = &assignment.subscript {
             self.analysis.hidden.get_or_insert("an array subscript");
@@ -345,7 +347,8 @@ impl Walker<'_> {
         Assigns { name: assignment.name.clone(), value, source: assignment.source.clone() }
     }
 
-    /// Lists what the target runs, and then the file that the shell opens. A here-document opens none.
+    /// Adds the steps inside the target of a redirection, and then the file that the shell opens. A here-document opens
+    /// none; for a descriptor other than 0 it counts as unusual.
     fn redirect(&mut self, redirect: &Redirect, _place: Place) {
         match &redirect.target {
             Target::HereDoc(index) => {
@@ -356,7 +359,7 @@ impl Walker<'_> {
                 let word = heredoc.word.clone();
                 self.word(&word);
                 if !matches!(redirect.fd, Fd::Default | Fd::Number(0)) {
-                    self.unusual(Arg::literal("<<"));
+                    self.add_unusual(Arg::literal("<<"));
                 }
             }
             Target::Word(word) => {
@@ -369,16 +372,16 @@ impl Walker<'_> {
     }
 
     /// Adds a redirection of a form that is not on the list of harmless ones, so that it leads to a question.
-    fn unusual(&mut self, target: Arg) {
+    fn add_unusual(&mut self, target: Arg) {
         self.analysis.steps.push(Step::Redirect(Redirection { kind: Opens::Unusual, target }));
     }
 
-    /// Lists the steps of the substitutions in a word.
+    /// Adds the steps of the commands inside a word, which its expansions run.
     fn word(&mut self, word: &Word) {
         word.parts.iter().for_each(|part| self.part(part));
     }
 
-    /// Lists the steps of one part of a word, and notes that hidden code may run where an expansion evaluates what a
+    /// Adds the steps of one part of a word, and notes that hidden code may run where an expansion evaluates what a
     /// variable holds.
     fn part(&mut self, part: &Part) {
         let inside = Place { nested: true, repeated: false };

@@ -126,7 +126,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads `'…'`, in which nothing is special.
+    /// Reads `'…'`, in which nothing is special, and appends it to `parts`; the position is at the opening quote. An
+    /// open quote is an error.
     fn single_quoted(&mut self, parts: &mut Parts) -> Parsed<()> {
         let rest = &self.source[self.at + 1..];
         let Some(end) = rest.find('\'') else { return self.error("an open quote") };
@@ -271,7 +272,8 @@ impl Parser<'_> {
         Ok(Assignment { name, subscript, value, source })
     }
 
-    /// Reads the index up to `]`, which is consumed. Nested brackets are refused.
+    /// Reads the index of `name[…]` up to `]`, which is consumed; the opening bracket was consumed before. Nested
+    /// brackets are refused.
     fn subscript(&mut self) -> Parsed<Word> {
         let start = self.at;
         let mut parts = Parts::default();

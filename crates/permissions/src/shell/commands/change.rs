@@ -46,7 +46,8 @@ fn removed(taken: &Taken<'_>) -> Listed {
     if taken.operands.is_empty() { Err(NotListed) } else { Ok(all(&taken.operands, TouchAccess::Remove)) }
 }
 
-/// Accepts sources, which are removed, and a last operand, which is written.
+/// Accepts sources, which are removed, and a last operand, which is written. Refused without a source, and if a name is
+/// not fixed.
 fn moved(taken: &Taken<'_>) -> Listed {
     let (target, sources) = taken.operands.split_last().ok_or(NotListed)?;
     let mut touches = all(sources, TouchAccess::Remove);
@@ -55,7 +56,7 @@ fn moved(taken: &Taken<'_>) -> Listed {
 }
 
 /// Accepts sources, which are read, and a last operand, which is written. A recursive copy must not meet an existing
-/// directory.
+/// directory, and a source that ends in `.` is refused, because it pours its content into the target.
 fn copied(taken: &Taken<'_>) -> Listed {
     let (target, sources) = taken.operands.split_last().ok_or(NotListed)?;
     // `cp -r x/. y` pours the content of x into y, whatever it is called.

@@ -45,7 +45,8 @@ pub(super) fn git(args: &[Arg]) -> Listed {
     Ok(touches)
 }
 
-/// Returns what a listed subcommand reads. [`git`] adds the repository itself, whose configuration must be checked.
+/// Returns what a listed subcommand reads; every other one is refused. [`git`] adds the repository itself, whose
+/// configuration must be checked.
 fn subcommand(command: &str, words: &[Arg]) -> Listed {
     match command {
         "status" => status(words),
@@ -74,8 +75,8 @@ fn options<'a>(short: &str, long: &str, words: &'a [Arg]) -> Result<Taken<'a>, N
     take(short, long, Globs::Anchored, words)
 }
 
-/// Returns the paths among operands that are revisions or paths. An operand that leads out of the tree, or whose value
-/// is not fixed, counts as it is; of the others the path is kept.
+/// Returns a read of each operand, which may be a revision, a path or `REVISION:PATH`, of which the path is kept. An
+/// operand that leads out of the tree, or whose value is not fixed, is kept whole.
 fn revisions_or_paths(taken: &Taken<'_>) -> Vec<Touch> {
     let mut touches = Vec::new();
     for arg in &taken.operands {
@@ -92,7 +93,7 @@ fn revisions_or_paths(taken: &Taken<'_>) -> Vec<Touch> {
     touches
 }
 
-/// Refuses formats with `%G`, for which git runs gpg to check signatures.
+/// Refuses options with a format that contains `%G`, for which git runs gpg to check signatures.
 fn inert_formats(taken: &Taken<'_>) -> Result<(), NotListed> {
     let runs_gpg = taken.values(&["format", "pretty"]).any(|format| format.contains("%G"));
     if runs_gpg { Err(NotListed) } else { Ok(()) }
@@ -106,15 +107,15 @@ fn shown(words: &[Arg]) -> Listed {
     Ok(revisions_or_paths(&taken))
 }
 
-/// Accepts `git status` with listed options.
+/// Accepts `git status` with listed options and paths, which it reads.
 fn status(words: &[Arg]) -> Listed {
     let long = "short branch porcelain? untracked-files? ignored? long ahead-behind no-ahead-behind renames \
      no-renames find-renames? show-stash column? no-column ignore-submodules? null verbose";
     Ok(revisions_or_paths(&options("sbvzu?", long, words)?))
 }
 
-/// Accepts listing only: `expire`, `delete`, `drop` and `write` change the reflog, and an operand that is not fixed
-/// could be one of them.
+/// Accepts `git reflog` where it only lists: `expire`, `delete`, `drop` and `write` change the reflog, and an operand
+/// that is not fixed could be one of them. Reads no file.
 fn reflog(words: &[Arg]) -> Listed {
     let taken = options(LOG_SHORT, LOG_LONG, words)?;
     inert_formats(&taken)?;
@@ -122,21 +123,23 @@ fn reflog(words: &[Arg]) -> Listed {
     if taken.operands.iter().any(acts) { Err(NotListed) } else { Ok(Vec::new()) }
 }
 
-/// Accepts lists of branches. An operand without a listing option would create a branch.
+/// Accepts `git branch` where it lists branches. An operand without a listing option would create a branch, and is
+/// refused.
 fn branch(words: &[Arg]) -> Listed {
     let long = "all remotes list show-current verbose contains= no-contains= merged? no-merged? sort= \
      format= points-at= column? no-column color? no-color abbrev= no-abbrev ignore-case";
     listed(&options("arvqil", long, words)?, &["l", "list", "merged", "no-merged"])
 }
 
-/// Accepts lists of tags. An operand without a listing option would create a tag.
+/// Accepts `git tag` where it lists tags. An operand without a listing option would create a tag, and is refused.
 fn tag(words: &[Arg]) -> Listed {
     let long = "list sort= contains= no-contains= merged? no-merged? points-at= format= column? no-column \
      color? ignore-case";
     listed(&options("ln?i", long, words)?, &["l", "list"])
 }
 
-/// Accepts operands only with one of the `listing` options: without it git would create what they name.
+/// Accepts fixed operands, and only with one of the `listing` options: without it git would create what they name.
+/// Reads no file.
 fn listed(taken: &Taken<'_>, listing: &[&str]) -> Listed {
     inert_formats(taken)?;
     let fixed = taken.operands.iter().all(|arg| arg.fixed().is_some());
@@ -149,7 +152,7 @@ fn fixed_operands(taken: &Taken<'_>) -> Listed {
     if taken.operands.iter().all(|arg| arg.fixed().is_some()) { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// Accepts the list of remotes and `get-url`; every other form changes the configuration or uses the network.
+/// Accepts `git remote` where it lists, and `get-url`; every other form changes the configuration or uses the network.
 fn remote(words: &[Arg]) -> Listed {
     match words {
         [] => Ok(Vec::new()),
@@ -163,7 +166,7 @@ fn remote(words: &[Arg]) -> Listed {
     }
 }
 
-/// Accepts `list` and `show`; a bare `git stash` changes the work tree.
+/// Accepts `git stash list` and `git stash show`; a bare `git stash` changes the work tree.
 fn stash(words: &[Arg]) -> Listed {
     match words.first().and_then(Arg::fixed) {
         Some("list" | "show") => shown(&words[1..]),
@@ -171,7 +174,8 @@ fn stash(words: &[Arg]) -> Listed {
     }
 }
 
-/// Accepts questions about revisions and about the repository.
+/// Accepts `git rev-parse` with listed options, which ask about revisions and about the repository, and fixed operands.
+/// Reads no file.
 fn rev_parse(words: &[Arg]) -> Listed {
     let long = "show-toplevel abbrev-ref? short? verify quiet git-dir git-common-dir absolute-git-dir \
      is-inside-work-tree is-inside-git-dir is-bare-repository is-shallow-repository show-prefix \
@@ -181,27 +185,28 @@ fn rev_parse(words: &[Arg]) -> Listed {
     fixed_operands(&options("q", long, words)?)
 }
 
-/// Accepts `git ls-files` with listed options and paths.
+/// Accepts `git ls-files` with listed options and paths, which it reads.
 fn ls_files(words: &[Arg]) -> Listed {
     let long = "cached deleted modified others ignored stage unmerged killed directory no-empty-directory \
      exclude-standard exclude= error-unmatch full-name abbrev? deduplicate eol sparse format=";
     Ok(revisions_or_paths(&options("cdmoisuktvzx:", long, words)?))
 }
 
-/// Accepts `git ls-tree` with listed options, revisions and paths.
+/// Accepts `git ls-tree` with listed options, revisions and paths, which it reads.
 fn ls_tree(words: &[Arg]) -> Listed {
     let long = "name-only name-status object-only long full-name full-tree abbrev? format=";
     Ok(revisions_or_paths(&options("drtlz", long, words)?))
 }
 
-/// Accepts `git blame` with listed options, revisions and paths.
+/// Accepts `git blame` with listed options, revisions and paths, which it reads.
 fn blame(words: &[Arg]) -> Listed {
     let long = "root show-stats since= date= porcelain line-porcelain incremental show-name show-number \
      show-email abbrev= reverse first-parent score-debug color-lines color-by-age";
     Ok(revisions_or_paths(&options("bctlfnsewpL:M?C?", long, words)?))
 }
 
-/// Accepts reading one key. A list of all keys would also show credentials from the user's own configuration.
+/// Accepts `git config` where it reads single keys. A list of all keys would also show credentials from the user's own
+/// configuration, and is refused.
 fn config(words: &[Arg]) -> Listed {
     let long = "get get-all local show-origin show-scope name-only null type= bool int path default=";
     let taken = options("z", long, words)?;
@@ -213,8 +218,8 @@ fn config(words: &[Arg]) -> Listed {
     if fixed && reads { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// Accepts `git grep` without `-O`, which opens a pager, and `-f`. The first operand is the pattern unless `-e`
-/// gives one.
+/// Accepts `git grep` without `-O`, which opens a pager, and `-f`. The first operand is the pattern unless `-e` gives
+/// one; the others are revisions or paths, which it reads.
 fn grep(words: &[Arg]) -> Listed {
     let long = "cached untracked text ignore-case word-regexp invert-match full-name extended-regexp \
      basic-regexp perl-regexp fixed-strings line-number column files-with-matches name-only \
@@ -231,19 +236,19 @@ fn grep(words: &[Arg]) -> Listed {
     Ok(revisions_or_paths(&rest))
 }
 
-/// Accepts `git describe` with names in the history.
+/// Accepts `git describe` with listed options and fixed names in the history. Reads no file.
 fn describe(words: &[Arg]) -> Listed {
     let long = "all tags contains abbrev= candidates= exact-match long match= exclude= always first-parent \
      dirty? broken?";
     fixed_operands(&options("", long, words)?)
 }
 
-/// Accepts `git merge-base` with names in the history.
+/// Accepts `git merge-base` with listed options and fixed names in the history. Reads no file.
 fn merge_base(words: &[Arg]) -> Listed {
     fixed_operands(&options("a", "all octopus independent is-ancestor fork-point", words)?)
 }
 
-/// Accepts `git shortlog` with revisions and paths.
+/// Accepts `git shortlog` with listed options, revisions and paths, which it reads.
 fn shortlog(words: &[Arg]) -> Listed {
     let long = "numbered summary email group= all no-merges since= until= author= format=";
     let taken = options("nsec", long, words)?;

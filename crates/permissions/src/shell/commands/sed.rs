@@ -61,7 +61,8 @@ fn check_scripts(taken: &super::options::Taken<'_>, allowed: Scripts) -> Result<
     if accepted(script, allowed) { Ok(1) } else { Err(NotListed) }
 }
 
-/// Returns whether a script consists of accepted commands.
+/// Returns whether a script consists only of commands that `allowed` names, each with at most one address or range. An
+/// empty script is accepted.
 fn accepted(script: &str, allowed: Scripts) -> bool {
     let mut rest = script;
     loop {
@@ -89,7 +90,8 @@ fn address(text: &str) -> Option<&str> {
     Some(rest.strip_prefix('!').unwrap_or(rest))
 }
 
-/// Skips one address; no address at all is accepted too. `None` if a regular expression does not end.
+/// Skips one address, and returns the rest; no address at all is accepted too. `None` if a regular expression does not
+/// end.
 fn one_address(text: &str) -> Option<&str> {
     if let Some(rest) = text.strip_prefix('$') {
         return Some(rest);

@@ -31,7 +31,8 @@ pub(super) fn looked_through<'a>(name: &str, args: &'a [Arg]) -> Option<&'a [Arg
     inner.first().and_then(Arg::fixed).filter(|program| !program.starts_with('-')).map(|_| inner)
 }
 
-/// Returns what a program with a grammar of its own reads; `NotListed` for every program that is not named here.
+/// Returns what a program whose arguments have their own grammar reads; `NotListed` for every program that is not named
+/// here.
 pub(super) fn special(name: &str, args: &[Arg]) -> Listed {
     let words = &args[1..];
     match name {
@@ -75,7 +76,7 @@ fn text_words(words: &[Arg]) -> Listed {
     Ok(touches)
 }
 
-/// Accepts words only if the value of each is known.
+/// Accepts words that are only text, none of which is read as a file. Each value must be known.
 fn fixed_words(words: &[Arg]) -> Listed {
     if words.iter().all(|word| word.fixed().is_some()) { Ok(Vec::new()) } else { Err(NotListed) }
 }
@@ -140,7 +141,7 @@ fn test(words: &[Arg]) -> Listed {
     Ok(touches)
 }
 
-/// Accepts `date` with a format. Any other operand would set the clock.
+/// Accepts `date` with listed options and formats, which start with a plus. Any other operand would set the clock.
 fn date(words: &[Arg]) -> Listed {
     let long = "date= iso-8601? rfc-3339= rfc-email utc universal debug";
     let taken = take("d:I?Ru", long, Globs::Anchored, words)?;
@@ -148,7 +149,8 @@ fn date(words: &[Arg]) -> Listed {
     if formats { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// Accepts one fixed directory. `cd -` and a bare `cd` depend on variables, so where they lead is not known.
+/// Accepts one fixed directory, which the command enters. `cd -` and a bare `cd` depend on variables, so where they
+/// lead is not known, and they are refused.
 fn cd(words: &[Arg]) -> Listed {
     let words = match words {
         [first, rest @ ..] if matches!(first.fixed(), Some("--" | "-L")) => rest,
@@ -186,8 +188,8 @@ fn xargs(words: &[Arg]) -> Listed {
     }
 }
 
-/// Accepts listed options, a filter and files. `-f` and `-L` are left out, because they load filters and modules that
-/// were not checked.
+/// Accepts `jq` with listed options, a filter and files, which it reads. `-f`, `-L` and filters that import are
+/// refused, because they load filters and modules that were not checked.
 fn jq(words: &[Arg]) -> Listed {
     let (mut filter_seen, mut touches) = (false, Vec::new());
     let mut words = words.iter();
@@ -282,7 +284,8 @@ fn ps(words: &[Arg]) -> Listed {
     if listed && !glued && taken.operands.is_empty() { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// Accepts capabilities that only print; `init` and `reset` may run a program that the terminal database names.
+/// Accepts `tput` with capabilities that only print; `init` and `reset` may run a program that the terminal database
+/// names.
 fn tput(words: &[Arg]) -> Listed {
     const ASKED: [&str; 12] = [
         "cols", "lines", "colors", "setaf", "setab", "sgr0", "bold", "dim", "smul", "rmul", "rev", "longname",
@@ -296,14 +299,14 @@ fn tput(words: &[Arg]) -> Listed {
     }
 }
 
-/// Accepts pages by name. An operand with a slash is a file to format and is refused.
+/// Accepts `man` with names of pages. An operand with a slash is a file to format and is refused.
 fn man(words: &[Arg]) -> Listed {
     let taken = take("kf", "", Globs::Anchored, words)?;
     let pages = taken.operands.iter().all(|arg| arg.fixed().is_some_and(|text| !text.contains('/')));
     if pages { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// Accepts a bare call or a count; options can change the list or write a file.
+/// Accepts a bare `history` or one with a count; options can change the list or write a file.
 fn history(words: &[Arg]) -> Listed {
     match words {
         [] => Ok(Vec::new()),
@@ -327,7 +330,7 @@ fn lsof(words: &[Arg]) -> Listed {
     if operands && taken.values(&["i"]).all(address) { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// Accepts the lists of containers and images.
+/// Accepts `docker ps` and `docker images` with listed options, which list containers and images.
 fn docker(words: &[Arg]) -> Listed {
     let (command, rest) = words.split_first().ok_or(NotListed)?;
     let (short, long) = match command.fixed() {
