@@ -170,7 +170,7 @@ impl SettingsStack {
         self.plan(source, change).map(Some)
     }
 
-    /// Prepares a write to the file of a source; nothing is written yet. An error if the source has no file.
+    /// Prepares a write to the file of a source; nothing is written yet. Fails if the source has no file.
     fn plan(&self, source: SettingsSource, change: Box<Change>) -> Result<SettingsWrite, SettingsError> {
         let path = self.request.file_of(source).ok_or(SettingsError::NoFile(source.as_str()))?;
         Ok(SettingsWrite { source, path, change, grants: self.grants.clone(), outcome: None })
@@ -220,8 +220,8 @@ impl SettingsStack {
         layers.filter_map(|layer| Some((layer.origin.clone(), layer.withheld.clone()?))).collect()
     }
 
-    /// Returns the files that have changed since they were read. Costs one `stat` per file, so it can be called
-    /// between rounds.
+    /// Returns the files that have changed, appeared or disappeared since they were read. Costs one `stat` per file, so
+    /// it can be called between rounds; it does not mark them as seen.
     pub fn changed(&self) -> Vec<Changed> {
         self.watched
             .iter()
@@ -302,8 +302,8 @@ impl SettingsStack {
         loaded
     }
 
-    /// Marks the files of a source as seen in their current state, so that the same damage is not reported before
-    /// each request.
+    /// Marks the files of a source as seen in their current state, without reading them, so that the same damage is not
+    /// reported before each request.
     fn look_again(&mut self, source: SettingsSource) {
         for (owner, watched) in &mut self.watched {
             if *owner == source {
@@ -343,7 +343,7 @@ fn list<'a>(file: &'a mut Map<String, Value>, name: &str) -> &'a mut Vec<Value> 
     value.as_array_mut().expect("it was just made one")
 }
 
-/// Returns the rules in the form in which a settings file holds them.
+/// Returns the rules of an update in the form in which a settings file holds them.
 fn texts(update: &RulesUpdate) -> Vec<Value> {
     update.rules.iter().map(|rule| Value::from(rule_text(rule))).collect()
 }

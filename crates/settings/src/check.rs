@@ -74,8 +74,8 @@ impl Document {
         document
     }
 
-    /// Checks a value and keeps it twice: `raw` as it was written, `clean` without wrong values. Positions must be
-    /// known before, or the problems have no lines.
+    /// Checks settings and keeps them twice: `raw` as they were written, `clean` without wrong values. Positions must
+    /// be known before, or the problems have no lines.
     fn check(&mut self, raw: Map<String, Value>, origin: &Origin, strictness: Strictness) {
         let mut check = Check { origin, strictness, positions: &self.positions, problems: Vec::new() };
         check.duplicates();
@@ -103,8 +103,8 @@ impl Check<'_> {
         self.problems.last_mut().expect("one was just added")
     }
 
-    /// Reports keys that occur twice. This is an error where the lost value may be a permission rule, and otherwise a
-    /// warning.
+    /// Reports keys that occur twice in one object. This is an error where the lost value may be a permission rule, and
+    /// otherwise a warning.
     fn duplicates(&mut self) {
         for (path, at) in &self.positions.duplicates {
             // The parser keeps the last of two equal keys, so the rules of the first would be lost without a word.
@@ -116,8 +116,8 @@ impl Check<'_> {
         }
     }
 
-    /// Reports unknown top-level keys. A key that may have been meant to forbid something is an error, and so is a
-    /// file with very many unknown keys.
+    /// Reports unknown top-level keys; they stay in the settings. A key that may have been meant to forbid something is
+    /// an error, and so is a file with very many unknown keys.
     fn top_level(&mut self, raw: &Map<String, Value>) {
         let known: HashSet<&str> = known::top_level().collect();
         let unknown = || raw.iter().filter(|(key, _)| !known.contains(key.as_str()));
@@ -143,7 +143,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reports a key that is not known, with the key that was probably meant as a hint.
+    /// Reports a key that is not known; `meant`, the key that was probably meant, becomes the hint.
     fn unknown(&mut self, severity: Severity, path: &[&str], meant: Option<&str>) {
         let problem = self.say(severity, path, format!("unknown key `{}`", path.join(".")));
         problem.hint = meant.map(|name| format!("did you mean `{name}`?"));

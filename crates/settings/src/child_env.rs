@@ -45,8 +45,8 @@ impl SettingsStack {
         layers.filter_map(|layer| layer.settings().env.clone()).flatten().collect()
     }
 
-    /// Returns the names in `toolEnv`: credentials that commands of tools and hooks of projects get although they
-    /// are withheld otherwise.
+    /// Returns the names in `toolEnv` of the user's and the administrator's settings: credentials that commands of
+    /// tools and hooks of projects get although they are withheld otherwise.
     pub fn tool_env(&self) -> Vec<String> {
         self.layers_of_user().filter_map(|layer| layer.settings().tool_env.clone()).flatten().collect()
     }

@@ -69,7 +69,7 @@ pub(crate) enum ReadFailure {
 }
 
 impl ReadFailure {
-    /// Returns the position in the text, if the failure has one; only text that is not UTF-8 does.
+    /// Returns the position in the text of a failure that has one: text that is not UTF-8. `None` for all others.
     pub fn position(&self) -> Option<Position> {
         match self {
             Self::NotUtf8 { at } => Some(*at),
@@ -107,8 +107,8 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<Option<Text>, ReadFai
     read_text_at(CWD, path, Links::Follow, limit)
 }
 
-/// Reads like [`read_text`], with a path relative to an open folder, so that the folder cannot be replaced in between.
-/// `links` says whether the last name of the path may be a link.
+/// Reads like [`read_text`], with a path relative to an open folder, so that the folder cannot be replaced in between;
+/// `None` if the file does not exist. `links` says whether the last name of the path may be a link.
 pub(crate) fn read_text_at(
     dir: BorrowedFd<'_>,
     path: &Path,
@@ -178,7 +178,7 @@ fn read_start_at(
     Ok(Some(Content { bytes, stamp: Stamp::of(&stat), is_cut }))
 }
 
-/// Fails for everything but a regular file, with a name for what it is.
+/// Fails for everything but a regular file; the failure names what it is instead.
 fn check_type(stat: &Stat) -> Result<(), ReadFailure> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),

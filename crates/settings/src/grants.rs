@@ -95,7 +95,7 @@ impl FolderGrants {
         self.remembered.of(source).cloned().unwrap_or_default()
     }
 
-    /// Returns the problem with the file of grants, if it could not be used or changed.
+    /// Returns the problem with the file of grants; `None` if it could be used.
     pub fn problem(&self) -> Option<&SettingsProblem> {
         self.problem.as_ref()
     }

@@ -68,7 +68,8 @@ impl Layer {
         &self.document.raw
     }
 
-    /// Returns the settings in force: without wrong values and without what the source may not set.
+    /// Returns the settings in force: without wrong values, without what the source may not set and without what is
+    /// withheld.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -104,7 +105,8 @@ impl Layer {
         rules.map(move |text| self.sourced(behavior.as_str(), text))
     }
 
-    /// Returns the directories that the layer adds; relative ones start at `cwd`.
+    /// Returns the directories that the layer adds and that are in force; relative ones start at `cwd`. They need not
+    /// exist.
     pub(crate) fn directories(&self, cwd: &Path, home: Option<&Path>) -> Vec<SourcedDirectory> {
         let list = self.permissions().and_then(|permissions| permissions.additional_directories.as_ref());
         list.into_iter()

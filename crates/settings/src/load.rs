@@ -158,7 +158,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Reads the file that `--settings` names. Unlike other settings files, it must exist.
+    /// Reads and watches the file that `--settings` names. Unlike other settings files, it must exist and be free of
+    /// errors.
     fn flag_file(&mut self, path: PathBuf) -> Result<(Origin, Document), SettingsError> {
         let origin = Origin::File(path.clone());
         let text = match read_text(&path, MAX_SETTINGS_BYTES) {

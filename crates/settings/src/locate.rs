@@ -95,7 +95,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Walks over an object, records the position of each key, and lists keys that occur again.
+    /// Walks over an object, records the position of each key, and notes keys that occur again as duplicates. The
+    /// position must be at the opening brace.
     fn object(&mut self) {
         self.at += 1;
         let mut seen = HashSet::new();
@@ -124,7 +125,8 @@ impl Walk<'_> {
         self.at += usize::from(self.peek() == Some(b'}'));
     }
 
-    /// Walks over a list and records the position of each entry under its index.
+    /// Walks over a list and records the position of each entry under its index. The position must be at the opening
+    /// bracket.
     fn array(&mut self) {
         self.at += 1;
         for index in 0.. {

@@ -135,7 +135,7 @@ impl MemoryFile {
         format!("Contents of {path} ({scope}):\n\n{}{cut}", self.content.trim())
     }
 
-    /// Returns the input of an `InstructionsLoaded` hook; `None` for automatic memory.
+    /// Returns the input of an `InstructionsLoaded` hook; `None` for automatic memory, which fires no hook.
     pub fn hook_input(&self) -> Option<InstructionsLoadedInput> {
         let text = |path: &PathBuf| path.display().to_string();
         Some(InstructionsLoadedInput {

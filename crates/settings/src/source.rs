@@ -123,7 +123,7 @@ impl StackRequest {
         }
     }
 
-    /// Returns whether `--setting-sources` lets a source count.
+    /// Returns whether `--setting-sources` lets a source count. Policy and flag always count.
     pub(crate) fn wants(&self, source: SettingsSource) -> bool {
         match source {
             SettingsSource::Policy | SettingsSource::Flag => true,

@@ -143,7 +143,8 @@ enum Reach<'a> {
     Below(&'a Path),
 }
 
-/// Reads a style; its name is that in the front matter, or else that of the file. The error is the text of a warning.
+/// Reads a style; its name is that in the front matter, or else that of the file. The error is the text of a warning:
+/// the file is gone, cannot be read, leads outside the project or is called `default`.
 fn read_style(path: &Path, reach: Reach<'_>) -> Result<OutputStyle, String> {
     if let Reach::Below(root) = reach
         && !path.canonicalize().is_ok_and(|real| real.starts_with(root))

@@ -134,7 +134,7 @@ impl FolderTrust {
         matches!(self.basis, TrustBasis::Items(_))
     }
 
-    /// Returns what is wrong with the files that store trust.
+    /// Returns what is wrong with the files that store trust; empty if they could be used or were not needed.
     pub(crate) fn problems(&self) -> &[SettingsProblem] {
         &self.problems
     }

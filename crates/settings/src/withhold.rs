@@ -92,7 +92,8 @@ struct Cut {
 }
 
 impl Cut {
-    /// Keeps a withheld value at its path, and its name for the message. The caller has removed it from the settings.
+    /// Keeps a withheld value at its path, and its name for the message. The caller must have removed it from the
+    /// settings; `path` must name at least one key.
     fn take(&mut self, path: &[&str], value: Value, name: String) {
         self.names.push(name);
         let (last, above) = path.split_last().expect("a path names at least one key");

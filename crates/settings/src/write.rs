@@ -161,8 +161,8 @@ struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder of a file and creates it if necessary. A link of the user's is followed; in a project, a path
-    /// that leads out of the project is an error.
+    /// Opens the folder of a file and creates it if necessary; the file need not exist. A link of the user's is
+    /// followed; in a project, a path that is a link or leads out of the project is an error.
     fn open(path: &Path, owner: Owner) -> Result<Self, SettingsError> {
         let failed = |action: &'static str| {
             let path = path.to_owned();
@@ -214,8 +214,8 @@ impl Folder {
         self.path.file_name().unwrap_or_default()
     }
 
-    /// Takes the lock, which is held until the folder is closed. Writers of the same process exclude each other too,
-    /// because each of them opens the folder itself.
+    /// Takes the lock, which is held until the folder is closed; fails with [`SettingsError::Busy`] at once if it is
+    /// taken. Writers of the same process exclude each other too, because each of them opens the folder itself.
     fn lock(&self) -> Result<(), SettingsError> {
         let lock = || rustix::fs::flock(&self.dir, FlockOperation::NonBlockingLockExclusive);
         match rustix::io::retry_on_intr(lock) {

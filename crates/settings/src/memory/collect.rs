@@ -59,7 +59,7 @@ struct Find {
 }
 
 impl Find {
-    /// Describes a file that applies from the start, without patterns or a parent.
+    /// Describes a file without patterns, a trigger or a parent, and without frontmatter.
     fn new(path: PathBuf, kind: MemoryKind, reason: LoadReason, limit: Limit) -> Self {
         Self {
             path,
@@ -123,12 +123,13 @@ impl Memory {
     }
 
     /// Returns the memory of a conversation that begins now: all files are read again, and those further down are
-    /// loaded again when a file next to them is read. `may_read` stands for the current deny rules.
+    /// loaded again when a file next to them is read. `may_read` stands for the current deny rules. This memory does
+    /// not change.
     pub fn read_again(&self, reason: LoadReason, may_read: ReadCheck) -> Self {
         Self::load(MemoryRequest { reason, may_read, ..self.request.clone() })
     }
 
-    /// Returns all files loaded so far.
+    /// Returns all files loaded so far, those that were loaded later included, in the order of loading.
     pub fn files(&self) -> &[MemoryFile] {
         &self.files
     }
@@ -176,8 +177,8 @@ impl Memory {
         }
     }
 
-    /// Adds the user's file and rules, if the user's settings count. The rules' patterns are relative to the root of
-    /// the project.
+    /// Adds the user's file and rules, if `--setting-sources` lets the user's settings count. The rules' patterns are
+    /// relative to the root of the project.
     fn user(&mut self) {
         let Some(dir) = self.request.config_dir.clone() else { return };
         if self.request.sources.user {
@@ -442,7 +443,7 @@ impl Memory {
     }
 }
 
-/// Returns whether both paths lead to one folder. False if one of them does not exist.
+/// Returns whether both paths lead to one folder. `false` if one of them does not exist.
 fn same_folder(left: &Path, right: &Path) -> bool {
     matches!((left.canonicalize(), right.canonicalize()), (Ok(left), Ok(right)) if left == right)
 }

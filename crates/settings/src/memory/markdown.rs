@@ -91,7 +91,8 @@ pub(crate) fn imports(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns the parts of a line that are not between backticks.
+/// Returns the parts of a line that are not between backticks, in their order. Backticks without a closing run are
+/// plain text.
 fn outside_code_spans(line: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = line;
@@ -127,7 +128,7 @@ fn closing(text: &str, ticks: usize) -> Option<usize> {
     None
 }
 
-/// Returns the paths after each `@` at the start of a word, in text without code.
+/// Returns the paths after each `@` at the start of a word or after an opening parenthesis, in text without code.
 fn imports_of(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut before = ' ';

@@ -22,7 +22,7 @@ place, mark it in the code with `TODO(human)`, explain what is needed and what t
 user's attempt. One such place at a time. Afterwards comment on what they wrote: one thing that is good, one that \
 could be better. Add a short \"Why\" passage to your own work, as a teacher would.";
 
-/// Returns the built-in styles in the order in which they are shown.
+/// Returns the built-in styles in the order in which they are shown, the default one first.
 pub(super) fn styles() -> Vec<OutputStyle> {
     let style = |name: &str, description: &str, text: &str| OutputStyle {
         name: name.to_owned(),

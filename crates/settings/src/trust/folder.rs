@@ -75,7 +75,8 @@ impl SettingsStack {
         file.unwrap_or(Path::new("settings")).display().to_string()
     }
 
-    /// Returns the warning about withheld settings. Its beginning must not change, because clients look for it.
+    /// Returns the warning about withheld settings of a file. Its beginning must not change, because clients look for
+    /// it.
     fn untrusted(&self, file: &str, withheld: &[SettingsPart]) -> String {
         let trust = self.trust();
         let mut rest = Map::new();
@@ -90,7 +91,8 @@ impl SettingsStack {
         text
     }
 
-    /// Returns on what basis the folder is trusted. Determined once, when it is first needed.
+    /// Returns on what basis the folder is trusted. Determined once, when it is first needed, by reading files of the
+    /// user.
     pub fn trust(&self) -> &FolderTrust {
         self.trust.get_or_init(|| self.request.look_up_trust())
     }
@@ -100,7 +102,7 @@ impl SettingsStack {
         self.request.cwd.canonicalize().unwrap_or_else(|_| self.request.cwd.clone())
     }
 
-    /// Returns one sentence for people per file that asks for more than it gets.
+    /// Returns one sentence for people per settings file of the folder that asks for more than it gets.
     pub fn trust_warnings(&self) -> impl Iterator<Item = &str> {
         self.layers.iter().filter_map(|layer| layer.withheld.as_deref())
     }

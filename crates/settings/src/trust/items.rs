@@ -93,7 +93,7 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Adds a setting as one item, named by its path.
+    /// Adds a setting as one item, named by its path and shown with its value.
     fn add(&mut self, kind: ContentKind, path: &[&str], value: &Value) {
         self.push(kind, path, path.join("."), text_of(value), value.clone());
     }

@@ -69,7 +69,8 @@ pub(crate) fn items(place: Place<'_>) -> Vec<ContentItem> {
     found
 }
 
-/// Returns the kind of each file that counts without trust because it is only text.
+/// Returns one kind for each memory file and output style, which count without trust because they are only text. No
+/// file is opened.
 pub(crate) fn texts(place: Place<'_>) -> Vec<ContentKind> {
     let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let in_folder = ["CLAUDE.md", "AGENTS.md", "CLAUDE.local.md"].map(|name| place.folder.join(name));

@@ -40,7 +40,8 @@ struct ProjectState {
 }
 
 /// Looks for the marks of a folder, and of those above it in the same working tree, in the user's state file. A missing
-/// file has none; if the file cannot be read, no folder is trusted, and the problem says so.
+/// file has none; if the file cannot be read, there are no marks either, and the problem says so, otherwise it is
+/// `None`.
 pub(crate) fn look_up(global_config: &Path, cwd: &Path) -> (FolderMarks, Option<SettingsProblem>) {
     let origin = Origin::File(global_config.to_owned());
     let text = match read_text(global_config, MAX_GLOBAL_BYTES) {

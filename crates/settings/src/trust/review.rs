@@ -67,7 +67,7 @@ impl FolderReview {
         Self { folder, basis: trust.basis().clone(), items: items.collect() }
     }
 
-    /// Returns whether there is an item that does not count and could be trusted.
+    /// Returns whether there is an item that does not count and could be trusted: a new or a changed one.
     pub fn has_news(&self) -> bool {
         let is_news = |item: &ReviewedItem| matches!(item.state, ItemState::New | ItemState::Changed);
         self.items.iter().any(is_news)
@@ -181,8 +181,8 @@ pub(crate) fn reason(folder: &Path, by_items: bool) -> String {
     format!("{why} To see it and let it count, run: {}", command(folder))
 }
 
-/// Returns the command that trusts the folder, quoted so that it can be pasted into a shell. The name of the folder
-/// may come from a stranger.
+/// Returns the command that trusts the folder, quoted so that it can be pasted into a shell, and escaped so that it can
+/// be printed: the name of the folder may come from a stranger.
 fn command(folder: &Path) -> String {
     let path = folder.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%".contains(c);

@@ -82,7 +82,7 @@ impl SettingsStack {
 }
 
 impl ScheduledTasks {
-    /// Returns the stamp of the file, by which a change is noticed; `None` without a file.
+    /// Returns the stamp of the file, by which a change is noticed; `None` if there is no file.
     pub fn stamp(&self) -> Option<Stamp> {
         Stamp::at(&self.file())
     }
@@ -262,7 +262,8 @@ fn document(
     }
 }
 
-/// Returns the entries in the text of the file; none if it has no list of tasks.
+/// Returns the entries in the text of the file as they are; none if there is no file or it has no list of tasks. A file
+/// that is not understood is an error.
 fn entries(path: &Path, text: Result<Option<Text>, ReadFailure>) -> Result<Vec<Value>, SettingsError> {
     Ok(match document(path, text)?.remove("tasks") {
         Some(Value::Array(entries)) => entries,

@@ -54,8 +54,8 @@ impl TrustedFolder {
         item.hash.as_ref().is_some_and(|hash| self.items.iter().any(|trusted| trusted.hash == *hash))
     }
 
-    /// Returns whether an item of the same kind and place was trusted, with any content. If so, this one has
-    /// changed.
+    /// Returns whether an item of the same kind, file and name was trusted, with any content. If so, and
+    /// [`Self::holds`] does not accept this one, it has changed.
     pub(crate) fn knows_place(&self, item: &ContentItem) -> bool {
         let kind = item.kind.as_str();
         self.items.iter().any(|old| old.kind == kind && old.file == item.file && old.name == item.name)
