@@ -151,7 +151,7 @@ impl RuleSet {
     /// Adds a rule with a specifier to the table of its tool, or says why it has none. A forbidding rule may also count
     /// as a parameter rule; allow rules about files must be written for `Read` or `Edit`.
     fn add_content(&mut self, tool: &str, content: &str, bases: &Bases, rule: usize) -> Result<(), String> {
-        let parameter = self.add_parameter(tool, content, rule);
+        let parameter = self.parameter_of(content, rule);
         match tool {
             "Bash" | "Monitor" => self.commands.add(content, rule),
             "Read" => Arc::make_mut(&mut self.reads).add(content, bases, rule).map_err(ignored)?,
@@ -166,32 +166,36 @@ impl RuleSet {
             "Write" | "NotebookEdit" | "MultiEdit" => {
                 return Err("write it as a rule for Edit: ignored".to_owned());
             }
+            // A domain is not a parameter, so this is a rule about another input.
+            "WebFetch" if parameter.is_some() => {}
             "WebFetch" => self.domains.add(content, rule).map_err(ignored)?,
             "Agent" => {
                 self.agents.entry(content.trim().to_owned()).or_insert(rule);
             }
             "Skill" => self.skills.push((content.trim().trim_start_matches('/').to_owned(), rule)),
-            _ if parameter => {}
+            _ if parameter.is_some() => {}
             _ => return Err("this tool takes no specifier: ignored".to_owned()),
+        }
+        // Last, because the number of a rule that is ignored belongs to the next one.
+        if let Some(parameter) = parameter {
+            self.parameters.entry(tool.to_owned()).or_default().push(parameter);
         }
         Ok(())
     }
 
-    /// Adds a forbidding rule `name:value` about one input. Returns `false` and adds nothing if the set permits, the
-    /// content is not of that form or the input has a kind of rule of its own.
-    fn add_parameter(&mut self, tool: &str, content: &str, rule: usize) -> bool {
-        let Some((name, value)) = content.split_once(':') else { return false };
+    /// Returns a forbidding rule `name:value` about one input. `None` if the set permits, the content is not of that form
+    /// or the input has a kind of rule of its own.
+    fn parameter_of(&self, content: &str, rule: usize) -> Option<Parameter> {
+        let (name, value) = content.split_once(':')?;
         let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if self.permits()
             || name.is_empty()
             || !name.chars().all(identifier)
             || NOT_PARAMETERS.contains(&name)
         {
-            return false;
+            return None;
         }
-        let parameter = Parameter { name: name.to_owned(), value: value.trim().to_owned(), rule };
-        self.parameters.entry(tool.to_owned()).or_default().push(parameter);
-        true
+        Some(Parameter { name: name.to_owned(), value: value.trim().to_owned(), rule })
     }
 
     /// Returns the number of the first rule for the whole tool: by its name, by a wildcard or by its MCP server. `None`

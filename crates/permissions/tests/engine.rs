@@ -1051,3 +1051,23 @@ fn a_command_is_granted_or_allowed_for_its_text_alone() {
     let by_hook = plain.decide("Bash", json!({"command": "ls"})).after_hook(HookVerdict::Allow, "Bash");
     assert!(matches!(by_hook, Decision::Allow(allowed) if allowed.basis == AllowBasis::Granted));
 }
+
+#[test]
+fn a_rule_about_a_parameter_of_a_web_call_denies_that_call_and_names_itself() {
+    let project = project(PermissionMode::Default);
+    // The first is about an input, the second is neither that nor a domain and is ignored.
+    let mut project = project.with(Deny, &["WebFetch(prompt:x)"]);
+    let source = RuleSource::Settings(SettingsSource::User);
+    let warnings = project.engine.add_rules(Deny, source, ["WebFetch(nonsense)", "Glob(limit:[)", "Bash(rm *)"]);
+    assert!(!warnings.is_empty());
+    let rule_of = |decision: Decision| match decision {
+        Decision::Deny(denied) => match denied.reason {
+            Reason::Rule(rule) | Reason::Subcommand { rule, .. } => rule.rule.text,
+            reason => panic!("{reason:?}"),
+        },
+        decision => panic!("{decision:?}"),
+    };
+    let fetch = project.decide("WebFetch", json!({"url": "https://a.b", "prompt": "x"}));
+    assert_eq!(rule_of(fetch), "WebFetch(prompt:x)");
+    assert_eq!(rule_of(project.decide("Bash", json!({"command": "rm a"}))), "Bash(rm *)");
+}
