@@ -26,6 +26,9 @@ use crate::state::agent::AgentHandle;
 use crate::state::background_tasks::{NoticeUrgency, SessionTask};
 use crate::state::services::SessionServices;
 
+/// The most ids that are tried for a task. A host whose numbers are not random names the same one every time.
+const MAX_TRIES: usize = 100;
+
 /// The most commands of one session that run in the background at the same time.
 const MAX_RUNNING: usize = 64;
 
@@ -55,7 +58,10 @@ impl TaskActions for AgentHandle {
         };
         // An id whose file exists belongs to an earlier run of the session.
         let free = |place: &TaskPlace| tasks.list().get(&place.id).is_none() && !place.output_file.exists();
-        std::iter::repeat_with(place).find(free).ok_or_else(|| "no free id was found for the task".to_owned())
+        std::iter::repeat_with(place)
+            .take(MAX_TRIES)
+            .find(free)
+            .ok_or_else(|| "no free id was found for the task".to_owned())
     }
 
     fn add_task(self: Arc<Self>, task: CommandTask) -> BoxFuture<'static, ()> {

@@ -72,7 +72,7 @@ impl ProcessHost for RealHost {
     fn random(&self) -> f64 {
         let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
         // The top bits of a v4 UUID are all random, and 32 of them are enough for jitter.
-        (high >> 32) as f64 / f64::from(u32::MAX)
+        (high >> 32) as f64 / (f64::from(u32::MAX) + 1.0)
     }
 
     fn process_id(&self) -> Option<u32> {

@@ -1058,7 +1058,8 @@ fn a_rule_about_a_parameter_of_a_web_call_denies_that_call_and_names_itself() {
     // The first is about an input, the second is neither that nor a domain and is ignored.
     let mut project = project.with(Deny, &["WebFetch(prompt:x)"]);
     let source = RuleSource::Settings(SettingsSource::User);
-    let warnings = project.engine.add_rules(Deny, source, ["WebFetch(nonsense)", "Glob(limit:[)", "Bash(rm *)"]);
+    let warnings =
+        project.engine.add_rules(Deny, source, ["WebFetch(nonsense)", "Glob(limit:[)", "Bash(rm *)"]);
     assert!(!warnings.is_empty());
     let rule_of = |decision: Decision| match decision {
         Decision::Deny(denied) => match denied.reason {

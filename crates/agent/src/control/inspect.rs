@@ -53,17 +53,17 @@ pub(crate) fn cost_text(agent: &Arc<AgentHandle>) -> String {
     text
 }
 
-/// Replies to `get_usage`: what the session used and cost, for programs. The numbers of changed lines are always 0
-/// here, and limits of a subscription are not known.
+/// Replies to `get_usage`: what the session used and cost, for programs. Limits of a subscription are not known.
 pub(super) fn usage(agent: &Arc<AgentHandle>) -> Reply {
     let totals = agent.session.totals();
+    let lines = totals.changed_lines();
     Reply::Success(json!({
         "session": {
             "total_cost_usd": totals.cost_usd(),
             "total_api_duration_ms": totals.api_ms(),
             "total_duration_ms": agent.session.process.host.now_ms().saturating_sub(agent.session.started_ms),
-            "total_lines_added": 0,
-            "total_lines_removed": 0,
+            "total_lines_added": lines.added,
+            "total_lines_removed": lines.removed,
             "model_usage": totals.model_usage(),
         },
         "subscription_type": null,

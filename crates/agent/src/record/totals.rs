@@ -153,6 +153,11 @@ impl SessionTotals {
         self.work.lines_removed += lines.removed;
     }
 
+    /// Returns the lines that tools have added to files and removed from them, over all runs of the session.
+    pub fn changed_lines(&self) -> ChangedLines {
+        ChangedLines { added: self.work.lines_added, removed: self.work.lines_removed }
+    }
+
     /// Returns the totals over all runs that the session's file keeps; this run began at `started_ms`.
     pub fn spent(&self, started_ms: u64, now_ms: u64) -> SpentTotals {
         SpentTotals {
