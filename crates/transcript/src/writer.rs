@@ -74,7 +74,8 @@ pub struct TranscriptWriter {
 }
 
 impl TranscriptWriter {
-    /// Creates a writer for a new session. Fails if one exists at `path`. No file is created before the first record.
+    /// Creates a writer for a new session. Fails if the file at `path` exists and is not empty. No file is created
+    /// before the first record.
     pub fn create(path: &Path, durability: Durability) -> Result<Self> {
         match path.metadata() {
             Ok(found) if found.len() > 0 => Err(TranscriptError::AlreadyExists { path: path.to_owned() }),
@@ -84,7 +85,7 @@ impl TranscriptWriter {
 
     /// Creates a writer for a new session whose id was chosen by the caller. The file is created and locked at once, so
     /// that of two sessions with the same id the second fails before it has done anything. If nothing is ever written,
-    /// the file is removed again.
+    /// the file is removed when the writer is dropped.
     pub fn claim(path: &Path, durability: Durability) -> Result<Self> {
         let file = create_file(path)?;
         let mut writer = Self::with(path, Target::Open(file), durability);
@@ -93,8 +94,8 @@ impl TranscriptWriter {
     }
 
     /// Creates a writer for a session that is resumed: locks the file and ends a torn last line, so that the next
-    /// record starts on a line of its own. Load the session after this and not before, so that no other writer can
-    /// append to it in between.
+    /// record starts on a line of its own. Fails if the file is missing, empty or locked. Load the session after this
+    /// and not before, so that no other writer can append to it in between.
     pub fn open_existing(path: &Path, durability: Durability) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -116,7 +117,8 @@ impl TranscriptWriter {
         Ok(writer)
     }
 
-    /// Creates a writer for another new session in the same folder. Its file is created at the first record.
+    /// Creates a writer for another new session in the same folder and with the same durability. Its file is created at
+    /// the first record.
     pub fn beside(&self, session_id: &str) -> Result<Self> {
         let path = self.path.with_file_name(format!("{session_id}.jsonl"));
         Self::create(&path, self.durability)
@@ -168,7 +170,7 @@ impl TranscriptWriter {
     }
 
     /// Marks the end of a turn: tries again to write records that wait, and syncs data to the disk if the durability
-    /// demands it.
+    /// demands it. A disk that is still full is not an error here; any other failed write switches the writer off.
     pub fn end_turn(&mut self) -> Result<()> {
         match self.write_backlog() {
             Ok(()) | Err(TranscriptError::NoSpace { .. }) => {}
@@ -187,7 +189,7 @@ impl TranscriptWriter {
     }
 
     /// Syncs the data, and once also the directory of a new file, without which the file itself could be lost in a
-    /// crash.
+    /// crash. Does nothing without an open file.
     fn sync(&mut self) -> io::Result<()> {
         let Target::Open(file) = &self.target else { return Ok(()) };
         file.sync_data()?;
@@ -199,7 +201,7 @@ impl TranscriptWriter {
         Ok(())
     }
 
-    /// Adds a record to the backlog. If that is full, the writer is switched off for good.
+    /// Adds a record to the backlog. If that is full, the writer is switched off for good and the error is returned.
     fn hold(&mut self, line: &Line) -> Result<()> {
         self.backlog_bytes += line.bytes().len();
         if self.backlog_bytes > BACKLOG_BYTES {
@@ -233,8 +235,8 @@ impl TranscriptWriter {
         error
     }
 
-    /// Writes one record; creates the file first if there is none. Checks before each write that the file was not
-    /// deleted, since writes to a deleted file succeed and are lost.
+    /// Writes one record; creates the file first if there is none, and writes nothing if the writer is off. Checks
+    /// before each write that the file was not deleted, since writes to a deleted file succeed and are lost.
     fn write_line(&mut self, line: &Line) -> Result<()> {
         if let Target::Lazy = self.target {
             self.target = Target::Open(create_file(&self.path)?);
@@ -268,7 +270,7 @@ impl Drop for TranscriptWriter {
 }
 
 /// Writes `bytes` with one call. If the system accepts only a part, that part is removed again, or, if that fails,
-/// `torn` is set, so that the next line starts with a line break.
+/// `torn` is set, so that the next line starts with a line break; the error is then that the disk is full.
 fn write_whole(file: &mut File, bytes: &[u8], torn: &mut bool) -> io::Result<()> {
     let written = loop {
         match file.write(bytes) {
@@ -289,8 +291,9 @@ fn write_whole(file: &mut File, bytes: &[u8], torn: &mut bool) -> io::Result<()>
     Err(io::Error::from(io::ErrorKind::StorageFull))
 }
 
-/// Creates a session file, or takes over an empty one, and locks it. If two processes create the same session, the lock
-/// admits one; the length tells the other whether the first has written something and ended.
+/// Creates a session file and its folders, for this user only, or takes over an empty file, and locks it. If two
+/// processes create the same session, the lock admits one; the length tells the other whether the first has written
+/// something and ended.
 pub(crate) fn create_file(path: &Path) -> Result<File> {
     let failed = |error| TranscriptError::io("create", path, error);
     if let Some(dir) = path.parent() {
@@ -317,9 +320,9 @@ pub(crate) fn create_file(path: &Path) -> Result<File> {
     }
 }
 
-/// Takes the session lock without waiting for it. If no living process holds the lock, the error has no holder: after a
-/// process was killed, a child that it was just starting can have the lock for a moment. Callers that may wait then try
-/// again. On a file system without locks the session is used without one.
+/// Takes the session lock, which lasts until `file` is closed, without waiting for it. If no living process holds the
+/// lock, the error has no holder: after a process was killed, a child that it was just starting can have the lock for a
+/// moment. On a file system without locks the session is used without one.
 pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
@@ -332,7 +335,7 @@ pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
     }
 }
 
-/// Returns whether a process is running; a zombie is not.
+/// Returns whether a process is running; false for a zombie, and if `/proc` does not have it.
 fn is_alive(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     // `4711 (name) S …`; the name may contain any character.
@@ -364,8 +367,9 @@ enum LastLine {
     Whole,
 }
 
-/// Adds a newline to a last line that has none. The line is never removed: it may be a complete record that only lacks
-/// its newline, and if another program is just writing it, the newline still comes after its end.
+/// Adds a newline to a last line that has none, and returns whether the file is empty. The line is never removed: it
+/// may be a complete record that only lacks its newline, and if another program is just writing it, the newline still
+/// comes after its end.
 fn end_torn_line(mut file: &File) -> io::Result<LastLine> {
     let length = file.seek(SeekFrom::End(0))?;
     if length == 0 {
@@ -381,7 +385,7 @@ fn end_torn_line(mut file: &File) -> io::Result<LastLine> {
 }
 
 /// Appends one record, such as a title, to a session that another process may be writing. Takes no lock, because one
-/// append cannot split another, and never creates the file.
+/// append cannot split another. Never creates the file: a missing or empty one is the error `NotFound`.
 pub(crate) fn append_unlocked(path: &Path, line: &Line) -> Result<()> {
     let failed = |error| TranscriptError::io("append to", path, error);
     let mut options = OpenOptions::new();
