@@ -76,7 +76,7 @@ struct Call {
 }
 
 impl AnthropicClient {
-    /// Checks the configuration. Nothing is opened or read before the first request.
+    /// Checks the configuration and returns a client. Nothing is opened or read before the first request.
     pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
         let base = config.parse_base_url()?;
         config.proxy.check(&base)?;
@@ -90,8 +90,8 @@ impl AnthropicClient {
         self.http.get_or_init(|| http::build(&self.config, &self.base)).as_ref().map_err(Clone::clone)
     }
 
-    /// Returns the address of `path` below the base URL, whose own path is kept as a prefix (gateways have one) and
-    /// whose query is replaced.
+    /// Returns the address of `path` below the base URL, whose own path is kept as a prefix (gateways have one); the
+    /// query is `beta=true`.
     fn endpoint(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         let prefix = url.path().trim_end_matches('/').to_owned();
@@ -100,8 +100,9 @@ impl AnthropicClient {
         url
     }
 
-    /// Prepares a POST of the request. The time to wait for the head of the response grows with the body, because the
-    /// upload of a long conversation alone can take longer than the usual limit.
+    /// Prepares a POST of the request; only a beta that no header can carry is an error. The time to wait for the head
+    /// of the response grows with the body, because the upload of a long conversation alone can take longer than the
+    /// usual limit.
     fn post(&self, path: &str, request: &ModelRequest, purpose: Purpose) -> Result<Call, ModelError> {
         let chunks = body::assemble(request, purpose, self.config.betas).chunks;
         let upload = Duration::from_secs(body::total_len(&chunks) / SLOWEST_UPLOAD_BYTES_PER_SECOND);
@@ -122,7 +123,8 @@ impl AnthropicClient {
         Ok(Call { method: Method::POST, url, accept, betas, body: Some(chunks), patience })
     }
 
-    /// Sends the call and returns a response with status 200; anything else is an error.
+    /// Sends the call and returns a response with status 200; anything else is an error. After a 401 with a helper's
+    /// key the helper runs again and the call is sent once more.
     async fn send(&self, call: Call) -> Result<Response, ModelError> {
         let key = self.auth.current().await?;
         let response = self.attempt(&call, &key).await?;
@@ -139,8 +141,9 @@ impl AnthropicClient {
         Err(response::refusal(response, self.config.timeouts.idle).await)
     }
 
-    /// Sends the call once and returns the response with any status. It borrows the call, so that [`Self::send`] can
-    /// send it again with a fresh key; copying the body only copies references to its pieces.
+    /// Sends the call once and returns the response with any status; no response within the call's patience is a stall.
+    /// It borrows the call, so that [`Self::send`] can send it again with a fresh key; copying the body only copies
+    /// references to its pieces.
     async fn attempt(&self, call: &Call, key: &AuthHeaders) -> Result<Response, ModelError> {
         let mut request = Request::new(call.method.clone(), call.url.clone());
         self.fill_headers(request.headers_mut(), call, key);
@@ -155,8 +158,8 @@ impl AnthropicClient {
         }
     }
 
-    /// Writes the headers. The user's own come last and replace those of the same name, the credential and the betas
-    /// included.
+    /// Sets the headers of a request. The user's own come last and replace those of the same name, the credential and
+    /// the betas included.
     fn fill_headers(&self, headers: &mut HeaderMap, call: &Call, key: &AuthHeaders) {
         headers.insert(header::ACCEPT, HeaderValue::from_static(call.accept));
         headers.insert(VERSION.0, VERSION.1);
@@ -171,7 +174,8 @@ impl AnthropicClient {
         }
     }
 
-    /// Sends the request and returns its events once the first one has arrived.
+    /// Sends the request and returns its events once the first one has arrived. A failure before that is an error of
+    /// the request and not of the stream.
     async fn open_stream(&self, request: &ModelRequest) -> Result<ModelStream, ModelError> {
         let response = self.send(self.post("/v1/messages", request, Purpose::Stream)?).await?;
         let request_id = response::request_id(&response);
@@ -210,7 +214,7 @@ impl Model for AnthropicClient {
     }
 }
 
-/// Returns the address in a form that may be shown: without user and path.
+/// Returns host and port of an address, a form that may be shown because it has no user and path.
 fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or("?");
     match url.port() {

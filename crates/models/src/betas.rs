@@ -24,7 +24,7 @@ pub enum BetaPolicy {
 }
 
 impl BetaPolicy {
-    /// Whether `beta` may be sent with `request`.
+    /// Returns whether `beta` may be sent with `request`: always, or only if the user gave it.
     pub(crate) fn allows(self, beta: &str, request: &ModelRequest) -> bool {
         match self {
             Self::WhenNeeded => true,
@@ -33,13 +33,14 @@ impl BetaPolicy {
     }
 }
 
-/// Whether a beta identifies another product instead of a feature. Those are not sent even when given: Lathe uses its
-/// own name.
+/// Returns whether a beta identifies another product instead of a feature. Such a beta is not sent even when given,
+/// because Lathe uses its own name.
 pub fn is_foreign_identity(beta: &str) -> bool {
     beta.starts_with("claude-code-") || beta.starts_with("oauth-")
 }
 
-/// Returns the values of the header for one request, without duplicates.
+/// Returns the values of the header for one request, without duplicates: first those that the user gave, then those
+/// that its features need and the policy allows.
 pub(crate) fn betas_of(request: &ModelRequest, policy: BetaPolicy) -> Vec<&str> {
     let mut betas: Vec<&str> = Vec::new();
     let given = request.betas.iter().map(|beta| beta.trim());

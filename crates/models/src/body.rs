@@ -95,7 +95,7 @@ fn thinking(request: &ModelRequest, purpose: Purpose) -> Option<Value> {
     }
 }
 
-/// Returns `output_config`, as far as the betas for its fields may be sent.
+/// Returns `output_config`, as far as the betas for its fields may be sent; empty if it has no field.
 fn output_config(request: &ModelRequest, policy: BetaPolicy) -> Map<String, Value> {
     let mut config = Map::new();
     if let Some(effort) = request.effort.as_ref().filter(|_| policy.allows(betas::EFFORT, request)) {
@@ -173,15 +173,15 @@ impl<'a> BodyWriter<'a> {
         Self { request, purpose, chunks, finished: 0, open, spans, has_fields: false }
     }
 
-    /// Writes one of our fields, unless the user's `extra_body` has one of the same name.
+    /// Writes a field of the request, unless the user's `extra_body` has one of the same name.
     fn field(&mut self, key: &str, value: &impl Serialize) {
         if !self.is_replaced(key) {
             self.own_field(key, value);
         }
     }
 
-    /// Whether the user's `extra_body` has this field, so that ours must not be written as well. A count of tokens does
-    /// not send `extra_body`, so nothing is replaced there.
+    /// Returns whether the user's `extra_body` has this field, so that the request's own must not be written as well. A
+    /// count of tokens does not send `extra_body`, so nothing is replaced there.
     fn is_replaced(&self, key: &str) -> bool {
         self.purpose != Purpose::CountTokens && self.request.extra_body.contains_key(key)
     }

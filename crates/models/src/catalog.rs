@@ -90,7 +90,7 @@ impl Catalog {
         }
     }
 
-    /// Returns the cheap model for side work.
+    /// Returns the id of the cheap model for side work: what `haiku` stands for.
     pub fn small_fast(&self) -> String {
         self.resolve("haiku", Phase::Working)
     }
@@ -201,13 +201,14 @@ pub fn context_window(model: &str, betas: &[String]) -> u64 {
     if is_long { window.max(LONG_WINDOW) } else { window }
 }
 
-/// Whether a model keeps track of longer work only with a list of it. The same models that may not edit unread files.
+/// Returns whether a model keeps track of longer work only with a list of it. These are the models that may not edit
+/// unread files.
 pub fn needs_work_list(model: &str) -> bool {
     !may_edit_unread(model)
 }
 
-/// Whether a model may change files that it has not read. Earlier models, up to Opus 4.6, Sonnet 4.5 and Haiku 4.5,
-/// lose unseen content too easily; an unknown model counts as a new one.
+/// Returns whether a model may change files that it has not read. Earlier models, up to Opus 4.6, Sonnet 4.5 and Haiku
+/// 4.5, lose unseen content too easily; an unknown model counts as a new one.
 pub fn may_edit_unread(model: &str) -> bool {
     let (base, _) = table::split_long_context(model);
     let Some(rest) = base.to_ascii_lowercase().strip_prefix("claude-").map(str::to_owned) else {
@@ -225,7 +226,7 @@ pub fn may_edit_unread(model: &str) -> bool {
     number().is_none_or(|major| (major, number().unwrap_or(0)) > last_careful)
 }
 
-/// Returns the name for people, e.g. in "switched to Sonnet 4.5"; the id itself if there is none.
+/// Returns the name for people, e.g. in "switched to Sonnet 4.5"; the id itself if the model is not in the table.
 pub fn display_name(model: &str) -> &str {
     table::facts(model).map_or(model, |row| row.name)
 }
@@ -249,7 +250,8 @@ pub struct ModelInfo {
 }
 
 impl ModelInfo {
-    /// Returns what the table knows about `id`, under the name from the API.
+    /// Returns what the table knows about `id`, under the name from the API, or else the table's, or else the id. What
+    /// the table does not know is `None`.
     pub fn of(id: String, display_name: Option<String>, created_at: Option<String>) -> Self {
         let row = table::facts(&id);
         Self {
@@ -264,7 +266,7 @@ impl ModelInfo {
     }
 }
 
-/// Returns the models of the table, for when the API cannot be reached.
+/// Returns the models of the table, the default first, for when the API cannot be reached.
 pub fn known_models() -> Vec<ModelInfo> {
     let info = |row: &ModelFacts| ModelInfo::of(row.id.to_owned(), Some(row.name.to_owned()), None);
     MODELS.iter().map(info).collect()

@@ -172,7 +172,7 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// Returns the credential to use: the first usable one.
+    /// Returns the credential to use: the first usable one; `None` if there is none.
     pub fn chosen(&self) -> Option<&Candidate> {
         self.candidates.iter().find(|candidate| candidate.is_usable())
     }
@@ -180,8 +180,8 @@ impl Resolution {
 
 const FOREIGN_LOGIN: &str = "belongs to another product; not used";
 
-/// Collects the credentials in the order in which they count: values first, then files. With
-/// [`Search::FirstUsable`] it stops at the first usable one and reads no further file.
+/// Returns the credentials in the order in which they count: values first, then files. With [`Search::FirstUsable`] it
+/// stops at the first usable one and reads no further file.
 pub fn resolve(inputs: &CredentialInputs, files: &dyn ReadCredentialFile, search: Search) -> Resolution {
     let mut found = Resolution { candidates: from_values(inputs) };
     let done = |found: &Resolution| search == Search::FirstUsable && found.chosen().is_some();
@@ -204,7 +204,7 @@ pub fn resolve(inputs: &CredentialInputs, files: &dyn ReadCredentialFile, search
     found
 }
 
-/// Returns the credentials that come from variables and settings. The order is the order of precedence.
+/// Returns the credentials that come from variables and settings, in the order of precedence. Empty ones are left out.
 fn from_values(inputs: &CredentialInputs) -> Vec<Candidate> {
     let secret = |origin, secret: &Option<Secret>, wrap: fn(Secret) -> Found| {
         let secret = secret.clone().filter(|secret| !secret.is_empty())?;
@@ -244,7 +244,8 @@ fn candidate(
     Some(Candidate { origin: CredentialOrigin::File(file), found })
 }
 
-/// Returns the API key in a configuration file. A key of an unexpected form is unusable.
+/// Returns the API key in a configuration file; `None` if it has none. A key that does not begin with `sk-ant-` is
+/// unusable.
 fn key_in(content: &Value) -> Option<Found> {
     let keys = ["primaryApiKey", "apiKey", "anthropicApiKey", "customApiKey"];
     let given = keys.into_iter().filter_map(|key| Some((key, Secret::new(content[key].as_str()?))));
@@ -256,7 +257,8 @@ fn key_in(content: &Value) -> Option<Found> {
     }
 }
 
-/// Returns the login of another product in its file, always as unusable: Lathe does not use it and says so.
+/// Returns the login of another product in its file, always as unusable, because Lathe does not use it and says so;
+/// `None` if the file has none.
 fn login_in(content: &Value, now_ms: u64) -> Option<Found> {
     let login = &content["claudeAiOauth"];
     login["accessToken"].as_str().filter(|token| !token.is_empty())?;

@@ -80,7 +80,7 @@ fn kind_of_type(api_type: Option<&str>, message: &str) -> ErrorKind {
 const TOO_LONG: [&str; 4] =
     ["prompt is too long", "input is too long", "exceed context limit", "maximum context length"];
 
-/// Whether the message says that the request does not fit the context window, in any case of letters.
+/// Returns whether the message says that the request does not fit the context window, in any case of letters.
 fn says_too_long(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     TOO_LONG.iter().any(|words| message.contains(words))
@@ -120,7 +120,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether sending the same request again can help.
+    /// Returns whether sending the same request again can help.
     pub fn is_retryable(self) -> bool {
         match self {
             Self::RateLimit

@@ -40,7 +40,8 @@ impl ApiFailure {
     }
 }
 
-/// Returns the field `error` of the assistant message that stands for the failure. Hosts compare it.
+/// Returns the field `error` of the assistant message that stands for the failure. Hosts compare it, so the values must
+/// not change.
 fn error_code(error: &ModelError) -> &'static str {
     if error.status == Some(402) || error.api_type.as_deref() == Some("billing_error") {
         return "billing_error";
@@ -63,7 +64,8 @@ fn error_code(error: &ModelError) -> &'static str {
     }
 }
 
-/// Returns the field `api_error`: set only if no response came, so that hosts can tell a broken connection.
+/// Returns the field `api_error`: `connection_failed` if the connection failed, broke or stalled, so that hosts can
+/// tell that; otherwise `None`.
 fn api_error(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Connection | ErrorKind::StreamCut | ErrorKind::Stalled => Some("connection_failed"),
@@ -81,7 +83,7 @@ fn api_error(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// Returns the field `terminal_reason` of the result. Hosts compare it.
+/// Returns the field `terminal_reason` of the result. Hosts compare it, so the values must not change.
 fn terminal_reason(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::PromptTooLong => "prompt_too_long",
@@ -101,7 +103,7 @@ fn terminal_reason(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// Returns the text that hosts show. Its beginnings are those that hosts look for.
+/// Returns the text that hosts show. Its beginnings must not change, because hosts look for them.
 fn text(error: &ModelError, model: &str) -> String {
     let message = &error.message;
     let api_error = match error.status {

@@ -128,7 +128,7 @@ impl CacheWrites {
     }
 }
 
-/// Returns the number of web searches that the API ran, which are paid for each.
+/// Returns the number of web searches that the API ran, each of which is paid for; 0 if the usage names none.
 pub fn web_searches(usage: &Usage) -> u64 {
     usage.extra.get("server_tool_use").map_or(0, |detail| count(&detail["web_search_requests"]))
 }

@@ -27,7 +27,8 @@ struct Content {
     content: Vec<Value>,
 }
 
-/// Returns the blocks of a message that may hold references; none of another.
+/// Returns the blocks of a message that may hold references; `None` for any other message and for one that cannot be
+/// parsed.
 fn blocks(message: &WireMessage) -> Option<Vec<Value>> {
     if !message.refers_to_tools() {
         return None;
@@ -35,7 +36,7 @@ fn blocks(message: &WireMessage) -> Option<Vec<Value>> {
     serde_json::from_slice::<Content>(message.bytes()).ok().map(|message| message.content)
 }
 
-/// Returns the blocks of a result.
+/// Returns the blocks of a tool result; `None` for any other block and for a result that is a text.
 fn result_blocks(block: &mut Value) -> Option<&mut Vec<Value>> {
     if block["type"] != "tool_result" {
         return None;
@@ -43,7 +44,7 @@ fn result_blocks(block: &mut Value) -> Option<&mut Vec<Value>> {
     block.get_mut("content")?.as_array_mut()
 }
 
-/// Returns the tool that a block refers to.
+/// Returns the name of the tool that a block refers to; `None` if it is no reference.
 fn referred(block: &Value) -> Option<&str> {
     if block["type"] == KIND { block["tool_name"].as_str() } else { None }
 }
@@ -61,7 +62,8 @@ pub fn referenced_tools(messages: &[WireMessage]) -> Vec<String> {
     names
 }
 
-/// Replaces all references by texts, for a request that describes every tool. Messages without any keep their bytes.
+/// Replaces all references in the messages by texts, for a request that describes every tool. Messages without any keep
+/// their bytes.
 pub fn without_references(messages: &mut [WireMessage]) {
     for message in messages {
         let Some(mut blocks) = blocks(message) else { continue };
@@ -72,7 +74,8 @@ pub fn without_references(messages: &mut [WireMessage]) {
     }
 }
 
-/// Replaces the references of a result by one text that names the tools; does nothing without references.
+/// Replaces the references of a result by one text at its beginning that names the tools; does nothing without
+/// references.
 fn in_words(blocks: &mut Vec<Value>) {
     let names: Vec<String> = blocks.iter().filter_map(referred).map(str::to_owned).collect();
     if names.is_empty() {

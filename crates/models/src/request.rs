@@ -102,7 +102,7 @@ pub(crate) enum Breakpoint {
 pub(crate) const MESSAGE_END: &[u8] = b"}]}";
 
 impl WireMessage {
-    /// Serialises a message. `blocks` must not be empty and each must be a JSON object.
+    /// Serialises a message. It is an error if `blocks` is empty or one of them is not a JSON object.
     pub fn new<B: Serialize>(role: Role, blocks: &[B]) -> Result<Self, serde_json::Error> {
         let name = role.as_str();
         let mut bytes = format!(r#",{{"role":"{name}","content":["#).into_bytes();
@@ -139,7 +139,8 @@ impl WireMessage {
         self.role
     }
 
-    /// Returns whether a result in it may refer to a tool. Found out once, so that asking costs nothing.
+    /// Returns whether a result in it may refer to a tool; false means that none does. Found out when the message was
+    /// made, so that asking costs nothing.
     pub(crate) fn refers_to_tools(&self) -> bool {
         self.refers_to_tools
     }
@@ -174,7 +175,8 @@ struct LastBlock<'a> {
 
 impl LastBlock<'_> {
     /// Returns whether a message that ends with this block may carry the cache breakpoint. The API refuses one on
-    /// thinking and on empty text; a block that has its own keeps it as the only one.
+    /// thinking and on empty text; a block that has its own keeps it as the only one. A block that cannot be read
+    /// carries none.
     fn breakpoint(block: &[u8]) -> Breakpoint {
         let Ok(block) = serde_json::from_slice::<LastBlock<'_>>(block) else { return Breakpoint::Never };
         let thinking = matches!(block.kind.get(), r#""thinking""# | r#""redacted_thinking""#);

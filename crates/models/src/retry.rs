@@ -63,7 +63,7 @@ pub enum RetryDecision {
 }
 
 impl RetryPolicy {
-    /// Returns the default policy with another number of retries.
+    /// Returns the default policy with another number of retries, at most [`MAX_RETRIES_CAP`].
     pub fn with_max_retries(max_retries: u32) -> Self {
         Self { max_retries: max_retries.min(MAX_RETRIES_CAP), ..Self::default() }
     }
@@ -83,7 +83,8 @@ impl RetryPolicy {
         }
     }
 
-    /// Whether attempt number `attempt` may be followed by another. Overloads are not counted if the policy says so.
+    /// Returns whether attempt number `attempt` may be followed by another. Overloads are not counted if the policy
+    /// says so.
     fn has_retry_left(&self, attempt: u32, kind: ErrorKind) -> bool {
         let overload = matches!(kind, ErrorKind::RateLimit | ErrorKind::Overloaded);
         (overload && self.on_overload == OnOverload::Forever)

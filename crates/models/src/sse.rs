@@ -68,7 +68,7 @@ impl SseParser {
     }
 
     /// Parses the next bytes and appends the events they complete to `events`. On an error the events completed before
-    /// it have been appended.
+    /// it have been appended, and every further call fails.
     pub fn push(&mut self, mut bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), EventTooLarge> {
         if self.after_cr && !bytes.is_empty() {
             self.after_cr = false;
@@ -86,7 +86,7 @@ impl SseParser {
         self.extend_line(bytes)
     }
 
-    /// Ends the stream and returns the event that was still open, if it has any data.
+    /// Ends the stream and returns the event that was still open; `None` if it has no data or the parser has failed.
     pub fn finish(&mut self) -> Option<SseEvent> {
         if self.overflowed {
             return None;

@@ -68,7 +68,8 @@ pub enum ThinkingStyle {
 pub const MIN_THINKING_BUDGET: u32 = 1024;
 
 impl Capabilities {
-    /// Returns the default thinking for a response of at most `max_tokens`.
+    /// Returns the default thinking for a response of at most `max_tokens`. A budget is all of it but one token, and
+    /// none if that is below the API's minimum.
     pub fn default_thinking(&self, max_tokens: u32) -> Thinking {
         match self.thinking {
             ThinkingStyle::None => Thinking::Disabled,
@@ -93,7 +94,7 @@ pub const ALL_EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
 /// The efforts of the first models that had one.
 const EARLY_EFFORTS: &[&str] = &["low", "medium", "high"];
 
-/// Builds a price row from thousandths of a dollar per million tokens, which are billionths of a dollar per token.
+/// Returns a price row from thousandths of a dollar per million tokens, which are billionths of a dollar per token.
 const fn milli(
     input: u64,
     output: u64,
@@ -279,7 +280,7 @@ pub static MODELS: &[ModelFacts] = &[
     },
 ];
 
-/// Returns the row of a model, whatever provider, date or `[1m]` its id contains.
+/// Returns the row of a model, whatever provider, date or `[1m]` its id contains; `None` if the table does not have it.
 pub fn facts(model: &str) -> Option<&'static ModelFacts> {
     let id = canonical(model);
     MODELS.iter().find(|row| row.id == id || row.also.contains(&id))
@@ -304,7 +305,7 @@ pub fn canonical(model: &str) -> &str {
     }
 }
 
-/// Splits a trailing `[1m]` off an id: returns the id and whether it asks for the long window.
+/// Splits a trailing `[1m]`, in any case, off an id: returns the id without it and whether it was there.
 pub fn split_long_context(model: &str) -> (&str, bool) {
     let lower_suffix = model.len().checked_sub(4).and_then(|at| model.get(at..));
     match lower_suffix {

@@ -42,8 +42,8 @@ impl WebClient {
         Self { proxy, extra_ca_file, ..Self::default() }
     }
 
-    /// Posts JSON and returns the reply, whatever its status. Redirects are not followed, because only this address
-    /// was checked. Dropping the future cancels the request.
+    /// Posts JSON and returns the reply, whatever its status, with its body cut to the limit. Redirects are not
+    /// followed, because only this address was checked. Dropping the future cancels the request.
     pub async fn post(&self, post: JsonPost<'_>) -> Result<WebReply, WebError> {
         let url =
             Url::parse(post.url).map_err(|error| WebError::Unusable(format!("the address: {error}")))?;
@@ -85,8 +85,8 @@ impl WebClient {
     }
 }
 
-/// Returns the headers of a request. A given `content-type` replaces the default; of several headers with one name the
-/// last is sent.
+/// Returns the headers of a request; one that cannot be sent is an error. A given `content-type` replaces the default;
+/// of several headers with one name the last is sent.
 fn headers(given: &[(String, String)]) -> Result<HeaderMap, WebError> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -99,7 +99,8 @@ fn headers(given: &[(String, String)]) -> Result<HeaderMap, WebError> {
     Ok(headers)
 }
 
-/// Reads at most `max` bytes of the body. A longer one is cut, not an error; bytes that are not UTF-8 become U+FFFD.
+/// Reads the status and at most `max` bytes of the body. A longer one is cut and marked so, which is not an error;
+/// bytes that are not UTF-8 become U+FFFD.
 async fn read(mut response: reqwest::Response, max: usize) -> Result<WebReply, WebError> {
     let status = response.status().as_u16();
     let mut body = Vec::new();
@@ -139,8 +140,8 @@ fn is_exhaustion(number: i32) -> bool {
     numbers.map(Errno::raw_os_error).contains(&number)
 }
 
-/// Returns the number of the system error inside another error. The `source` of an I/O error skips the error it holds,
-/// so the error is unwrapped.
+/// Returns the number of the system error inside another error; `None` if there is none. The `source` of an I/O error
+/// skips the error it holds, so the error is unwrapped.
 fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
     let io = error.downcast_ref::<io::Error>();
     let own = io.and_then(io::Error::raw_os_error);
@@ -148,15 +149,16 @@ fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
     own.or_else(held).or_else(|| os_error(error.source()?))
 }
 
-/// Returns the error of opening a few files, if the machine does not allow it right now.
+/// Returns the error of opening a few files, if the machine does not allow it right now; `None` if it does. The files
+/// are closed again.
 fn exhausted_now() -> Option<io::Error> {
     let opened: io::Result<Vec<File>> =
         (0..DESCRIPTORS_OF_A_REQUEST).map(|_| File::open("/dev/null")).collect();
     opened.err().filter(|error| error.raw_os_error().is_some_and(is_exhaustion))
 }
 
-/// Tries whether a thread can be started, because a host name is looked up on one and the runtime panics if it
-/// cannot start its first. A numeric address needs none.
+/// Checks that a thread can be started, because a host name is looked up on one and the runtime panics if it cannot
+/// start its first. A numeric address needs none.
 #[allow(clippy::disallowed_methods, reason = "the thread that is joined does nothing")]
 fn room_to_resolve(url: &Url) -> Result<(), WebError> {
     if url.domain().is_none() {

@@ -52,8 +52,8 @@ pub(super) enum Auth {
 }
 
 impl Auth {
-    /// Prepares the headers for a credential. A missing one is an error of the first request and not of this,
-    /// because a custom header may authorise too.
+    /// Returns the headers for a credential. A missing one is no error here but one of the first request, unless a
+    /// custom header authorises; a key that no header can carry is an error.
     pub(super) fn new(credential: &Credential, custom: &CustomHeaders) -> Result<Self, ClientError> {
         let fixed = |headers: Vec<_>| Self::Fixed(AuthHeaders { headers, run: 0 });
         match credential {
@@ -66,8 +66,8 @@ impl Auth {
         }
     }
 
-    /// Returns the headers for a request that is sent now. May run the helper command, which several requests
-    /// share.
+    /// Returns the headers for a request that is sent now. May run the helper command, whose run all requests share;
+    /// without a credential the error says what to do.
     pub(super) async fn current(&self) -> Result<AuthHeaders, ModelError> {
         match self {
             Self::Missing(why) => Err(ModelError::new(ErrorKind::NoCredentials, why)),
@@ -76,8 +76,8 @@ impl Auth {
         }
     }
 
-    /// Returns other headers than the ones that the API has just refused; `None` if there can be no others. Runs
-    /// the helper again.
+    /// Returns other headers than `refused`, which the API has just refused; `None` if there can be no others. Runs the
+    /// helper again, unless another request has done that since.
     pub(super) async fn refreshed(&self, refused: &AuthHeaders) -> Result<Option<AuthHeaders>, ModelError> {
         match self {
             Self::Missing(_) | Self::Fixed(_) => Ok(None),
@@ -105,7 +105,7 @@ struct Slot {
 }
 
 impl HelperCache {
-    /// Begins without a key; the helper runs at the first request.
+    /// Creates a cache without a key; the helper runs at the first request.
     fn new(helper: &HelperCredential) -> Self {
         Self { source: Arc::clone(&helper.source), ttl: helper.ttl, slot: Mutex::default() }
     }
@@ -122,8 +122,8 @@ impl HelperCache {
         }
     }
 
-    /// Returns the number of the run whose key is used, and the future that yields it: a cached key, a run under
-    /// way that all callers share, or a new run.
+    /// Returns the number of the run whose key is used, and the future that yields it: a cached key, a run in progress
+    /// that all callers share, or a new run.
     fn fetch(&self) -> (u64, Fetch) {
         let mut slot = self.lock();
         match &slot.current {
@@ -137,8 +137,8 @@ impl HelperCache {
         }
     }
 
-    /// Drops the key of this run, unless a newer one has taken its place: two requests that were refused must not
-    /// make the helper run twice.
+    /// Drops the key of this run, unless a newer one has replaced it: two requests that were refused must not make the
+    /// helper run twice.
     fn forget(&self, run: u64) {
         let mut slot = self.lock();
         if slot.run == run {
@@ -152,7 +152,7 @@ impl HelperCache {
     }
 }
 
-/// Waits for the helper, but not longer than [`HELPER_TIMEOUT`].
+/// Returns the helper's key; an error if it does not come within [`HELPER_TIMEOUT`].
 async fn with_deadline(fetch: BoxFuture<'static, Result<Secret, ModelError>>) -> Result<Secret, ModelError> {
     tokio::time::timeout(HELPER_TIMEOUT, fetch).await.unwrap_or_else(|_| {
         let message = format!("the API key helper gave no key within {} s", HELPER_TIMEOUT.as_secs());
@@ -160,7 +160,8 @@ async fn with_deadline(fetch: BoxFuture<'static, Result<Secret, ModelError>>) ->
     })
 }
 
-/// Returns the headers for a helper's key. It may be an API key or a token, so it is sent as both.
+/// Returns the headers for a helper's key. It may be an API key or a token, so it is sent as both; an empty key, or one
+/// that no header can carry, is an error.
 fn helper_headers(secret: &Secret) -> Result<Vec<(HeaderName, HeaderValue)>, ModelError> {
     let refuse = |reason| ModelError::new(ErrorKind::Authentication, reason);
     if secret.is_empty() {

@@ -51,8 +51,7 @@ impl ClientConfig {
         }
     }
 
-    /// Parses and checks the base URL. It must not contain a user or password, because addresses appear in
-    /// messages.
+    /// Returns which kind of server the base URL names. A URL that is not valid counts as foreign.
     pub fn server(&self) -> ApiServer {
         let Ok(url) = self.parse_base_url() else { return ApiServer::Foreign };
         if is_loopback(&url) {
@@ -189,14 +188,15 @@ pub struct ProxyConfig {
 }
 
 impl ProxyConfig {
-    /// Returns the proxy for requests to `base`; `None` if there is none, or the address is excluded.
+    /// Returns the proxy for requests to `base`; `None` if there is none or `base` is on this machine. The list
+    /// `no_proxy` is not considered here.
     pub(crate) fn for_base(&self, base: &Url) -> Option<&str> {
         let set = if base.scheme() == "https" { &self.https } else { &self.http };
         set.as_deref().map(str::trim).filter(|proxy| !proxy.is_empty() && !is_loopback(base))
     }
 
-    /// Checks the proxy now, so that a mistake is reported at the start and not with the first request. Messages do
-    /// not repeat its address, which may contain a password.
+    /// Checks the proxy for `base`, so that a mistake is reported at the start and not with the first request. Messages
+    /// do not repeat its address, which may contain a password.
     pub(super) fn check(&self, base: &Url) -> Result<(), ClientError> {
         let Some(proxy) = self.for_base(base) else { return Ok(()) };
         match reqwest::Proxy::all(proxy) {
@@ -220,7 +220,7 @@ impl fmt::Debug for ProxyConfig {
     }
 }
 
-/// Returns whether an address is this machine's own, for which no proxy is used.
+/// Returns whether an address is this machine's own (`localhost` or a loopback address), for which no proxy is used.
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or("").trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")

@@ -41,7 +41,7 @@ enum State {
     Over,
 }
 
-/// Returns the error for a stream that ended too early.
+/// Returns the error `StreamCut` for a stream that ended too early; `reason` is a part of its message.
 pub(super) fn cut(reason: &str) -> ModelError {
     ModelError::new(
         ErrorKind::StreamCut,
@@ -50,8 +50,8 @@ pub(super) fn cut(reason: &str) -> ModelError {
 }
 
 impl EventReader {
-    /// Checks that the response is a stream of events, and begins to read it. `idle` is how long the stream may be
-    /// silent.
+    /// Checks that the response is a stream of events, and returns a reader of it; otherwise the error has the
+    /// beginning of the body. `idle` is how long the stream may be silent.
     pub(super) async fn open(response: Response, idle: Duration) -> Result<Self, ModelError> {
         let request_id = response::request_id(&response);
         if !is_event_stream(&response) {
@@ -69,7 +69,8 @@ impl EventReader {
         })
     }
 
-    /// Returns the next event, or the error that ends the stream; `None` after an error or the end of the message.
+    /// Returns the next event, or the error that ends the stream; `None` after an error or the end of the message. At
+    /// that end the rest of the body is discarded, so that the connection can be reused.
     pub(super) async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         loop {
             if self.state == State::Complete {
@@ -92,7 +93,7 @@ impl EventReader {
         }
     }
 
-    /// Ends the stream with this error, to which the request id of the response is added if it has none.
+    /// Ends the stream and returns `error`, with the request id of the response if it has none.
     fn fail(&mut self, error: ModelError) -> ModelError {
         self.state = State::Over;
         ModelError { request_id: error.request_id.or_else(|| self.request_id.clone()), ..error }

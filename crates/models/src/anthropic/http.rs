@@ -25,8 +25,9 @@ use crate::error::{ErrorKind, ModelError};
 const MAX_IDLE_CONNECTIONS: usize = 32;
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// Builds the client for one address. Proxies come from `config` alone: the library's own look at the environment is
-/// switched off, as are its retries, which would repeat a request unseen by the retry policy.
+/// Builds the client for one address; reads the certificates if it needs TLS. Proxies come from `config` alone: the
+/// library's own look at the environment is switched off, as are its retries, which would repeat a request unseen by
+/// the retry policy.
 pub(crate) fn build(config: &ClientConfig, base: &Url) -> Result<Client, ModelError> {
     let proxy = config.proxy.for_base(base);
     let needs_tls = base.scheme() == "https" || proxy.is_some_and(|proxy| proxy.starts_with("https:"));
@@ -90,7 +91,8 @@ pub(crate) fn idle_tls() -> Result<TlsConfig, ModelError> {
     Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
-/// Returns TLS settings that trust the system's certificates and those in the user's own file.
+/// Returns TLS settings that trust the system's certificates and those in the user's own file. Reads both; a file
+/// without certificates is an error.
 pub(crate) fn trusting_tls(extra_ca_file: Option<&Path>) -> Result<TlsConfig, ModelError> {
     let extra = extra_ca_file.map(read_certificates).transpose()?.unwrap_or_default();
     let verifier = Verifier::new_with_extra_roots(extra, provider())
@@ -122,7 +124,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Returns an error for a client that cannot be built, of a kind that is not retried.
+/// Returns an error for a client that cannot be built because of `what`, of a kind that is not retried.
 fn unusable(what: &str, error: &dyn std::error::Error) -> ModelError {
     let reason = super::response::describe(error);
     ModelError::new(ErrorKind::InvalidRequest, format!("{what} cannot be used: {reason}"))

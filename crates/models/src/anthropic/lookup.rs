@@ -15,7 +15,8 @@ const PAGE: &str = "1000";
 const MAX_PAGES: usize = 20;
 
 impl AnthropicClient {
-    /// Returns the models that this credential may use, newest first as the API lists them.
+    /// Returns the models that this credential may use, newest first as the API lists them. Reads all pages, at most
+    /// [`MAX_PAGES`]; entries without an id are left out.
     pub async fn list_models(&self) -> Result<Vec<ModelInfo>, ModelError> {
         let mut models = Vec::new();
         let mut after = None;
@@ -33,7 +34,8 @@ impl AnthropicClient {
         Ok(models)
     }
 
-    /// Returns the number of input tokens of the request, as the API counts them.
+    /// Returns the number of input tokens of the request, as the API counts them; a response without that number is an
+    /// error.
     pub async fn count_tokens(&self, request: &ModelRequest) -> Result<u64, ModelError> {
         let call = self.post("/v1/messages/count_tokens", request, Purpose::CountTokens)?;
         let counted = self.json(self.send(call).await?).await?;
@@ -52,7 +54,7 @@ impl AnthropicClient {
         url
     }
 
-    /// Requests an address and returns the JSON of the response.
+    /// Requests an address and returns the JSON of the response; any status but 200 is an error.
     async fn get(&self, url: Url) -> Result<Value, ModelError> {
         let patience = self.config.timeouts.first_byte;
         let call =

@@ -17,7 +17,7 @@ const MAX_JSON_BODY: usize = 32 * 1024 * 1024;
 /// The most characters that are shown of a body that is not an API error.
 const SHOWN_CHARS: usize = 300;
 
-/// Returns the id that the API gave to the request, for its support.
+/// Returns the id that the API gave to the request, for its support; `None` if the response has none.
 pub(super) fn request_id(response: &Response) -> Option<String> {
     header_text(response.headers(), "request-id").map(str::to_owned)
 }
@@ -27,7 +27,8 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Returns the error that a response with a status other than 200 stands for.
+/// Returns the error that a response with a status other than 200 stands for. Reads up to [`MAX_ERROR_BODY`] of the
+/// body; if it does not arrive, the status alone decides.
 pub(super) async fn refusal(response: Response, idle: Duration) -> ModelError {
     let status = response.status().as_u16();
     let id = request_id(&response);
@@ -69,7 +70,7 @@ fn redirect(status: u16, location: Option<&str>) -> ModelError {
     ModelError::from_api(Some(status), None, &message)
 }
 
-/// Returns the beginning of a text on one line, for messages.
+/// Returns the beginning of a body on one line, for messages; `no message` if it has no visible text.
 pub(super) fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN_CHARS)]);
     let words: Vec<_> = text.split_whitespace().collect();
@@ -77,8 +78,9 @@ pub(super) fn shown(body: &[u8]) -> String {
     if line.is_empty() { "no message".to_owned() } else { line }
 }
 
-/// Reads `retry-after` in seconds or as a date. A date is compared with the server's own `date`: two clocks that
-/// disagree do not cause a wait, and a test needs no clock.
+/// Returns the wait that `retry-after` asks for, in seconds or as a date; `None` if it is missing or cannot be read. A
+/// date is compared with the server's own `date`: two clocks that disagree do not cause a wait, and a test needs no
+/// clock.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = header_text(headers, "retry-after")?.trim();
     if let Ok(seconds) = value.parse::<f64>() {
@@ -89,7 +91,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(until.duration_since(now).unwrap_or(Duration::ZERO))
 }
 
-/// Returns the error of a request without a response.
+/// Returns the error of a request without a response. Only a lost connection is retried, not a certificate that is not
+/// trusted or a request that cannot be sent.
 pub(super) fn unreachable(base: &Url, error: reqwest::Error) -> ModelError {
     let connecting = error.is_connect();
     let unsendable = error.is_builder();
@@ -110,8 +113,8 @@ pub(super) fn unreachable(base: &Url, error: reqwest::Error) -> ModelError {
     ModelError::new(ErrorKind::Connection, format!("{what} {}: {reason}", host(base)))
 }
 
-/// Whether a certificate was refused, which a retry does not change. The error is inside I/O errors whose `source`
-/// skips the error they hold, so each of them is unwrapped.
+/// Returns whether a certificate was refused, which a retry does not change. The error is inside I/O errors whose
+/// `source` skips the error they hold, so each of them is unwrapped.
 fn is_certificate_error(error: &(dyn Error + 'static)) -> bool {
     let is_tls = matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)));
     let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
@@ -120,7 +123,7 @@ fn is_certificate_error(error: &(dyn Error + 'static)) -> bool {
         || error.source().is_some_and(is_certificate_error)
 }
 
-/// Returns the innermost cause: the layers above it only describe themselves.
+/// Returns the text of the innermost cause, because the layers above it only describe themselves.
 pub(crate) fn describe(error: &dyn Error) -> String {
     let mut reason = error.to_string();
     let mut cause = error.source();
@@ -131,7 +134,8 @@ pub(crate) fn describe(error: &dyn Error) -> String {
     reason
 }
 
-/// Reads a whole JSON response. An error object in it is an error, whatever the status.
+/// Reads a whole JSON response within `patience`, at most [`MAX_JSON_BODY`]. An error object in it is an error,
+/// whatever the status.
 pub(super) async fn json(response: Response, patience: Duration) -> Result<Value, ModelError> {
     let (body, end) =
         match tokio::time::timeout(patience, read_up_to(response, MAX_JSON_BODY, patience)).await {
@@ -185,7 +189,7 @@ async fn read_up_to(mut response: Response, limit: usize, idle: Duration) -> (Ve
     }
 }
 
-/// Reads the beginning of a body that should have been something else.
+/// Returns up to [`MAX_ERROR_BODY`] of a body that should have been something else; what has arrived if it breaks off.
 pub(super) async fn beginning(response: Response, idle: Duration) -> Vec<u8> {
     read_up_to(response, MAX_ERROR_BODY, idle).await.0
 }

@@ -15,12 +15,14 @@ use crate::anthropic::{idle_tls, page_client, trusting_tls};
 use crate::error::ModelError;
 
 impl WebClient {
-    /// Returns whether a page would be requested through a proxy, which then looks up the name of the host.
+    /// Returns whether a page would be requested through a proxy, which then looks up the name of the host; false if
+    /// the address is not valid.
     pub fn uses_proxy(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| self.proxy_of(&url).is_some())
     }
 
-    /// Gets a page. Dropping the future cancels the request; it has no time limit of its own.
+    /// Gets a page by the given route and returns its head, and up to `max_bytes` of its body if its status is a
+    /// success. Redirects are not followed. Dropping the future cancels the request; it has no time limit of its own.
     pub async fn get_page(&self, get: PageGet<'_>) -> Result<PageReply, WebError> {
         let unusable = |why: &str| WebError::Unusable(why.to_owned());
         let url = Url::parse(get.url).map_err(|error| WebError::Unusable(format!("the address: {error}")))?;
@@ -44,7 +46,7 @@ impl WebClient {
         read(response, get.max_bytes).await
     }
 
-    /// Returns the proxy for an address, by the rules of curl.
+    /// Returns the proxy for an address, by the rules of curl; `None` if it is to be reached directly.
     fn proxy_of(&self, url: &Url) -> Option<&str> {
         let proxy = self.proxy.for_base(url)?;
         let direct = self.proxy.no_proxy.clone().unwrap_or_default();
@@ -53,7 +55,8 @@ impl WebClient {
         matcher.intercept(&uri).map(|_| proxy)
     }
 
-    /// Returns TLS for a page. Where it is not used, no certificate is read.
+    /// Returns TLS for a page. Certificates are read by the first page that needs them and kept, a failure included;
+    /// where TLS is not used, none is read.
     fn page_tls(&self, is_secure: bool) -> Result<TlsConfig, WebError> {
         let unusable = |error: ModelError| WebError::Unusable(error.message);
         if !is_secure {
@@ -64,7 +67,8 @@ impl WebClient {
     }
 }
 
-/// Reads the head of a response, and at most `max` bytes of its body.
+/// Reads the head of a response and, if its status is a success, at most `max` bytes of its body. A body that is larger
+/// is marked as cut, and empty if its length was announced.
 async fn read(mut response: Response, max: usize) -> Result<PageReply, WebError> {
     let text = |name: HeaderName| {
         let value = response.headers().get(name)?;
