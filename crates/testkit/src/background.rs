@@ -18,7 +18,8 @@ pub struct BackgroundServer {
 }
 
 impl BackgroundServer {
-    /// Starts a server for `script` on a free port of 127.0.0.1.
+    /// Starts a server for `script` on a free port of 127.0.0.1 and returns once it listens. Panics if the script is
+    /// not valid.
     pub fn start(script: Script) -> Self {
         let (send_handle, handle) = mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -49,7 +49,7 @@ pub struct TestPlaces {
 }
 
 impl TestContext {
-    /// Creates a context whose model follows `script`, the text of a script in any form.
+    /// Creates a context whose model follows `script`, the text of a script in any form. Panics if it is not valid.
     pub fn new(script: &str) -> Self {
         Self::with_script(Script::parse("test script", script).unwrap_or_else(|error| panic!("{error}")))
     }
@@ -59,7 +59,8 @@ impl TestContext {
         Self::with_script_for(|_places| script)
     }
 
-    /// Creates a context whose model follows a script that names the context's folders.
+    /// Creates a context whose model follows a script that names the context's folders, which exist when `script` is
+    /// called.
     pub fn with_script_for(script: impl FnOnce(&TestPlaces) -> Script) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let root = temporary_folder();
@@ -93,7 +94,7 @@ impl TestContext {
         self
     }
 
-    /// Sets a variable for every run.
+    /// Sets a variable for every run, in place of one of the same name.
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.insert(name.to_owned(), value.into());
         self
@@ -105,7 +106,7 @@ impl TestContext {
         self
     }
 
-    /// Sets how long a run may take.
+    /// Sets how long a run, or a wait for a pipe, may take; a longer one panics.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
@@ -126,17 +127,17 @@ impl TestContext {
         &self.cwd
     }
 
-    /// Writes a file in the working folder, creating folders as needed.
+    /// Writes a file in the working folder, creating folders as needed, and returns its path.
     pub fn write(&self, path: &str, content: &str) -> PathBuf {
         write_file(self.cwd.join(path), content)
     }
 
-    /// Writes a file in the home folder, creating folders as needed.
+    /// Writes a file in the home folder, creating folders as needed, and returns its path.
     pub fn write_home(&self, path: &str, content: &str) -> PathBuf {
         write_file(self.home.join(path), content)
     }
 
-    /// Reads a file of the working folder.
+    /// Returns the text of a file of the working folder; panics if it cannot be read.
     pub fn read(&self, path: &str) -> String {
         let path = self.cwd.join(path);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
@@ -149,7 +150,8 @@ impl TestContext {
             .unwrap_or_else(|error| panic!("make the pipe {}: {error}", path.display()));
     }
 
-    /// Waits until a process has opened the pipe for reading, then writes `text` to it and closes it.
+    /// Waits until a process has opened the pipe for reading, then writes `text` to it and closes it. Panics if none
+    /// does within the limit.
     pub fn feed_pipe(&self, name: &str, text: &str) {
         const NO_READER_YET: i32 = rustix::io::Errno::NXIO.raw_os_error();
         let path = self.cwd.join(name);
@@ -167,7 +169,8 @@ impl TestContext {
         }
     }
 
-    /// Waits until a process has written to the pipe and closed it; returns what was written.
+    /// Waits until a process has written to the pipe and closed it; returns what was written. Panics if nothing is
+    /// within the limit.
     pub fn drain_pipe(&self, name: &str) -> String {
         let path = self.cwd.join(name);
         let mut pipe = open_pipe(&path, std::fs::OpenOptions::new().read(true))
@@ -187,12 +190,14 @@ impl TestContext {
         }
     }
 
-    /// Runs the program to its end with an empty stdin.
+    /// Runs the program to its end with an empty stdin and returns what it did, whatever its exit code. Panics beyond
+    /// the limit.
     pub fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Finished {
         self.run_with_stdin(arguments, "")
     }
 
-    /// Runs the program to its end with `stdin`, then end of file.
+    /// Runs the program to its end with `stdin`, then end of file, and returns what it did, whatever its exit code.
+    /// Panics beyond the limit.
     pub fn run_with_stdin<A: AsRef<OsStr>>(&self, arguments: &[A], stdin: &str) -> Finished {
         let mut running = self.start(arguments);
         running.write(stdin);
@@ -207,7 +212,7 @@ impl TestContext {
         Running::start(&self.program(), &arguments, &self.cwd, &self.env, self.limit)
     }
 
-    /// Returns the processes of this test that still exist after `limit`.
+    /// Waits up to `limit` until no process of this test is left, and returns those that are.
     pub fn survivors(&self, limit: Duration) -> Vec<Survivor> {
         wait_for_no_survivors(&self.cookie, limit)
     }
@@ -218,7 +223,7 @@ impl TestContext {
         assert!(survivors.is_empty(), "processes outlived the run: {survivors:#?}");
     }
 
-    /// Returns a normaliser that replaces this test's folders and address.
+    /// Returns a normaliser that replaces this test's folders and the address of its server.
     pub fn normaliser(&self) -> Normaliser {
         let cwd = self.cwd.display().to_string();
         // The folder of session files is named after the working folder.
@@ -259,8 +264,8 @@ impl Drop for TestContext {
     }
 }
 
-/// Creates a folder whose path has the same length on every machine, because tests compare the sizes of requests that
-/// contain it.
+/// Creates a folder, which is removed with the value. Its path has the same length on every machine, because tests
+/// compare the sizes of requests that contain it.
 fn temporary_folder() -> TempDir {
     const PREFIX: &str = "lathe-test-";
     const WHOLE: usize = 64;

@@ -72,7 +72,8 @@ pub struct Normaliser {
 }
 
 impl Normaliser {
-    /// Adds a text that is replaced everywhere. Longer texts are replaced before shorter ones.
+    /// Adds a text that is replaced by `placeholder` everywhere, before all other rules. Longer texts are replaced
+    /// before shorter ones.
     pub fn replace(mut self, text: &str, placeholder: &str) -> Self {
         self.replacements.push((text.to_owned(), placeholder.to_owned()));
         self.replacements.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
@@ -90,12 +91,14 @@ impl Normaliser {
         NumberedNormaliser { rules: self, kept: HashSet::new(), numbers: HashMap::new() }
     }
 
-    /// Normalises one value.
+    /// Returns one value normalised, without collecting ids: a random id is replaced in its field, but not inside
+    /// texts.
     pub fn value(&self, value: &Value) -> Value {
         self.field("", value)
     }
 
-    /// Normalises all lines of a run, and replaces random ids inside texts too.
+    /// Returns all lines of a run normalised. Random ids are collected from all of them first, so that they are
+    /// replaced inside texts too.
     pub fn lines(&self, lines: &[Value]) -> Vec<Value> {
         let mut knowing = self.clone();
         lines.iter().for_each(|line| knowing.collect_ids("", line));
@@ -138,7 +141,7 @@ impl Normaliser {
         }
     }
 
-    /// Returns the placeholder for a number in this field, if the number varies.
+    /// Returns the placeholder for a number in the field `key`; `None` if the number does not vary and is compared.
     fn number(&self, key: &str) -> Option<&'static str> {
         match key {
             "pid" => Some("<pid>"),
@@ -149,15 +152,15 @@ impl Normaliser {
         }
     }
 
-    /// Replaces known texts first, then UUIDs and times. The order matters: a path or id that was added may contain a
-    /// UUID.
+    /// Returns the text with known texts replaced first, then UUIDs and times. The order matters: a path or id that was
+    /// added may contain a UUID.
     fn text(&self, text: &str) -> String {
         let text = self.replaced(text);
         let text = UUID.replace_all(&text, "<uuid>");
         TIME.replace_all(&text, "<time>").into_owned()
     }
 
-    /// Replaces the texts that were added, longest first, as [`Self::replace`] sorted them.
+    /// Returns the text with the texts that were added replaced, longest first, as [`Self::replace`] sorted them.
     fn replaced(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (from, to) in &self.replacements {
@@ -180,12 +183,14 @@ pub struct NumberedNormaliser {
 }
 
 impl NumberedNormaliser {
-    /// Keeps every UUID in `text`, because the test chose it and it does not vary.
+    /// Keeps every UUID in `text`, because the test chose it and it does not vary. Must be called before the texts that
+    /// contain them are normalised.
     pub fn keep_ids_of(&mut self, text: &str) {
         self.kept.extend(UUID.find_iter(text).map(|id| id.as_str().to_owned()));
     }
 
-    /// Replaces values that vary. All other bytes stay as they are.
+    /// Returns the text with values that vary replaced; all other bytes stay as they are. Ids are numbered over all
+    /// calls, so texts must come in the same order in every run.
     pub fn text(&mut self, text: &str) -> String {
         let mut text = self.rules.replaced(text);
         for field in TEXT_FIELD.captures_iter(&text) {
@@ -237,8 +242,8 @@ fn with_value(field: &Captures<'_>, placeholder: Option<&str>) -> String {
     format!("{quote}{key}{quote}:{space}{quote}{placeholder}{quote}")
 }
 
-/// Whether the key holds a measured time, by its name or the ending `_ms` or `Ms`. Keys in [`CHOSEN`] are excepted,
-/// because the test sets their value.
+/// Returns whether the key holds a measured time, by its name or the ending `_ms` or `Ms`. Keys in [`CHOSEN`] are
+/// excepted, because the test sets their value.
 fn is_duration(key: &str) -> bool {
     DURATIONS.contains(&key) || ((key.ends_with("_ms") || key.ends_with("Ms")) && !CHOSEN.contains(&key))
 }

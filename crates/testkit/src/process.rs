@@ -56,12 +56,12 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// Returns the lines of stdout as JSON.
+    /// Returns the lines of stdout as JSON; panics if one is not JSON.
     pub fn lines(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| parse(line, self)).collect()
     }
 
-    /// Returns the lines with this `type`.
+    /// Returns the lines of stdout with this `type`, in order; empty if there are none.
     pub fn of_type(&self, kind: &str) -> Vec<Value> {
         self.lines().into_iter().filter(|line| line["type"] == kind).collect()
     }
@@ -113,23 +113,24 @@ impl Running {
         self.child.id()
     }
 
-    /// Writes to stdin. A child that no longer reads is not a failure here: the test sees it in the output.
+    /// Writes to stdin, which must not be closed yet. A child that no longer reads is not a failure here: the test sees
+    /// it in the output.
     pub fn write(&mut self, text: &str) {
         self.write_bytes(text.as_bytes());
     }
 
-    /// Writes bytes to stdin that need not be text.
+    /// Writes bytes that need not be text to stdin, which must not be closed yet.
     pub fn write_bytes(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("stdin is closed already");
         let _ = stdin.write_all(bytes).and_then(|()| stdin.flush());
     }
 
-    /// Writes one JSON line to stdin.
+    /// Writes one JSON value as a line to stdin, which must not be closed yet.
     pub fn send(&mut self, line: &Value) {
         self.write(&format!("{line}\n"));
     }
 
-    /// Closes stdin.
+    /// Closes stdin, so that the program reads its end. Nothing can be written afterwards.
     pub fn close_stdin(&mut self) {
         self.stdin = None;
     }
@@ -148,8 +149,8 @@ impl Running {
         }
     }
 
-    /// Reads lines until one fits, and returns it. Lines before it are skipped here, but stay in the output. `what`
-    /// describes the line for the failure.
+    /// Reads lines until one fits, and returns it; panics if stdout ends or the deadline passes first. Lines before it
+    /// are skipped here, but stay in the output. `what` describes the line for the failure.
     pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             match self.next_line() {
@@ -160,12 +161,12 @@ impl Running {
         }
     }
 
-    /// Reads lines until one has this `type`, and returns it.
+    /// Reads lines until one has this `type`, and returns it; panics if stdout ends or the deadline passes first.
     pub fn wait_for_type(&mut self, kind: &str) -> Value {
         self.wait_for(kind, |line| line["type"] == kind)
     }
 
-    /// Sends a signal to the process, not to its group.
+    /// Sends a signal to the process, not to its group; panics if that fails.
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap_or_else(|error| panic!("signal {}: {error}", self.what));
     }
@@ -189,8 +190,8 @@ impl Running {
         }
     }
 
-    /// Waits for the exit of the process and collects its lines meanwhile. Does not wait for the end of its pipes,
-    /// which a grandchild may keep open.
+    /// Waits for the exit of the process and collects its lines meanwhile; panics if the deadline passes first. Does
+    /// not wait for the end of its pipes, which a grandchild may keep open.
     fn wait_exit(&mut self) -> ExitStatus {
         loop {
             while let Ok(line) = self.lines.try_recv() {

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// The line of a test whose material is missing. `xtask/src/totals.rs` searches for this text.
 pub const SKIPPED_LINE: &str = "skipped: the recordings are not beside the repository";
 
-/// Returns the folder of the recordings. If it is missing, prints the fixed line and returns `None`. Call it once in a
-/// test: each `None` counts as a skipped test.
+/// Returns the folder of the recordings. If it is missing, prints the fixed line and returns `None`, or panics with
+/// `LATHE_RECORDINGS=required`. Call it once in a test: each `None` counts as a skipped test.
 pub fn recordings() -> Option<PathBuf> {
     beside_repository("recordings")
 }
