@@ -74,8 +74,8 @@ impl CommandRules {
         self.patterns.push(CommandPattern { shape, rule });
     }
 
-    /// Returns the match with the lowest rule number for a text; `None` if no rule matches. The text must be in the
-    /// form of [`plain_text`], its words separated by single blanks.
+    /// Returns the match with the lowest rule number for a text; `None` if no rule matches. The words of the text must
+    /// be separated by single blanks, because those of the rules are.
     pub(crate) fn find(&self, text: &str) -> Option<CommandMatch<'_>> {
         let candidates = self.lengths.iter().filter_map(|length| {
             let beginning = text.get(..*length)?;
@@ -173,8 +173,8 @@ impl Shape {
         }
     }
 
-    /// Returns whether a text matches, which must be in the form of [`plain_text`] with single blanks. A prefix ends at
-    /// a word boundary: `git` does not match `gitk`.
+    /// Returns whether a text matches, whose words must be separated by single blanks. A prefix ends at a word
+    /// boundary: `git` does not match `gitk`.
     fn matches(&self, text: &str) -> bool {
         match self {
             Self::Exact(exact) => text == exact,

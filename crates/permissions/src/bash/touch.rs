@@ -126,7 +126,8 @@ impl Shell<'_> {
     }
 
     /// Checks one path that is written or removed. An allow rule or `acceptEdits` grants it, unless `grants` is
-    /// [`Grants::ReadOnly`], the path is a pattern, or it may reach another file, as through a hard link.
+    /// [`Grants::ReadOnly`], the path is a pattern, or what is there is a hard link, a device or a directory where none
+    /// may be.
     fn change(
         &self,
         what: &str,
