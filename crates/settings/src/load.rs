@@ -34,9 +34,9 @@ pub(crate) struct Loaded {
     pub watched: Vec<Watched>,
 }
 
-/// Reads one source. `overlay` holds the settings that a client has applied on top of the flag. Fails only for settings
-/// that the caller named explicitly; a file that cannot be used becomes a layer with an error. Without layers if
-/// `--setting-sources` leaves the source out.
+/// Reads one source; without layers if `--setting-sources` leaves it out. `overlay` holds the settings that a client
+/// has applied on top of the flag. Fails only for settings that the caller named explicitly; a file that cannot be used
+/// becomes a layer with an error.
 pub(crate) fn load(
     request: &StackRequest,
     source: SettingsSource,
