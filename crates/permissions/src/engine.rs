@@ -71,7 +71,7 @@ pub struct PermissionEngine {
 }
 
 impl PermissionEngine {
-    /// Returns an engine without rules. Links in the folders of `config` are resolved once, now.
+    /// Returns an engine without rules. Links in the project root and the readable folders are resolved once, now.
     pub fn new(config: EngineConfig) -> Self {
         Self {
             home: config.home.as_ref().and_then(|home| home.to_str()).map(str::to_owned),
@@ -105,7 +105,7 @@ impl PermissionEngine {
 
     /// Adds one rule, or returns what is wrong with it and what became of it. A deny or ask rule that cannot be read
     /// becomes an ask rule for its whole tool, so that a mistake in it does not open the tool; every other bad rule is
-    /// ignored.
+    /// ignored, and so are allow rules of sources that may not allow anything on this machine.
     fn add_rule(
         &mut self,
         behavior: PermissionBehavior,

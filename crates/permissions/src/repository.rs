@@ -71,7 +71,7 @@ const HARMLESS: &[(&str, &str)] = &[
 ];
 
 /// Returns whether a read-only git command in `cwd` runs git and nothing else. `true` outside a repository; `false` if
-/// the configuration of the repository cannot be read or understood, or if `cwd` is in a bare repository.
+/// configuration or hooks could start a program or cannot be understood, and in a bare repository.
 pub(crate) fn is_inert(cwd: &Path) -> bool {
     for directory in cwd.ancestors() {
         let git = directory.join(".git");
