@@ -268,7 +268,8 @@ impl SettingsStack {
         }
     }
 
-    /// Returns the request for [`Styles::load`](crate::styles::Styles::load).
+    /// Returns the request for [`Styles::load`](crate::styles::Styles::load) that fits this stack: the same folders and
+    /// sources.
     pub fn style_request(&self) -> StyleRequest {
         let request = &self.request;
         StyleRequest {

@@ -134,7 +134,7 @@ impl Memory {
         &self.files
     }
 
-    /// Returns the files loaded at the start.
+    /// Returns the files loaded at the start, without those that were loaded later because a file was read.
     pub fn at_start(&self) -> &[MemoryFile] {
         &self.files[..self.at_start]
     }
