@@ -293,7 +293,7 @@ impl Collector {
         self.total
     }
 
-    /// Returns a copy of what is kept now.
+    /// Returns a copy of what is kept now: head, tail and count, and where the file is or why it is missing.
     pub fn snapshot(&self) -> Captured {
         let surplus = self.tail.len().saturating_sub(self.capture.tail_bytes);
         let (spill, spill_error) = match &self.spill {

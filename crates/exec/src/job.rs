@@ -240,9 +240,8 @@ impl CommandJob {
 
     /// Lets the command continue without its caller, for at most `lifetime` from now on; its former time-out is
     /// dropped, and its place is released. From then on all of its output, from the first byte, is in its file, if its
-    /// [`Capture`] names one or [`CommandJob::keep_in_file`] was called; memory keeps the tail.
-    ///
-    /// [`Capture`]: crate::Capture
+    /// [`Capture`](crate::Capture) names one or [`CommandJob::keep_in_file`] was called; memory keeps the tail. A
+    /// command whose main process has ended is not changed.
     pub fn detach(&self, lifetime: Duration) -> DetachOutcome {
         let shared = &self.shared;
         // Held to the end; otherwise the pump could announce the end in between, and the file would lack its last line.
@@ -294,8 +293,9 @@ impl CommandJob {
         self.shared.output().get(stream).map(|collector| collector.snapshot()).unwrap_or_default()
     }
 
-    /// Passes the first bytes of an output to `look`, as far as memory has them, without a copy. No output is collected
-    /// meanwhile.
+    /// Passes the first bytes of an output to `look`, as far as memory has them, without a copy; none if the command
+    /// does not have this output. No output is collected meanwhile, and `look` must not call the job, whose lock is
+    /// held.
     pub fn peek<T>(&self, stream: OutputStream, look: impl FnOnce(&[u8]) -> T) -> T {
         match self.shared.output().get(stream) {
             Some(collector) => look(collector.head()),
@@ -447,8 +447,8 @@ impl JobShared {
 }
 
 impl JobOutput {
-    /// Returns the collector of a stream, or `None` if it has none: stderr when it is merged into stdout, both when
-    /// that was not asked for.
+    /// Returns the collector of a stream, or `None` if the command has none: for stderr when it is merged into stdout,
+    /// for both streams together when that was not asked for.
     fn get(&mut self, stream: OutputStream) -> Option<&mut Collector> {
         match stream {
             OutputStream::Stdout => Some(&mut self.stdout),

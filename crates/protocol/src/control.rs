@@ -89,23 +89,23 @@ pub struct ControlError {
 }
 
 impl ControlResponse {
-    /// Returns an acknowledgement without a payload.
+    /// Returns the reply that a request succeeded, without a payload.
     pub fn ack(request_id: impl Into<String>) -> Self {
         ControlSuccess { request_id: request_id.into(), ..Default::default() }.into()
     }
 
-    /// Returns a success with a payload.
+    /// Returns the reply that a request succeeded, with a payload.
     pub fn success(request_id: impl Into<String>, response: Value) -> Self {
         ControlSuccess { request_id: request_id.into(), response: Some(response), ..Default::default() }
             .into()
     }
 
-    /// Returns a failure.
+    /// Returns the reply that a request failed, with a text for people and without an error code.
     pub fn error(request_id: impl Into<String>, error: impl Into<String>) -> Self {
         ControlError { request_id: request_id.into(), error: error.into(), ..Default::default() }.into()
     }
 
-    /// Returns the reply to an unknown subtype, worded as clients match it.
+    /// Returns the reply to a request of an unknown subtype, with the text and the error code that clients look for.
     pub fn unsupported(request_id: impl Into<String>, subtype: &str) -> Self {
         ControlError {
             request_id: request_id.into(),

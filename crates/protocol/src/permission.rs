@@ -52,7 +52,8 @@ impl PermissionMode {
         }
     }
 
-    /// Parses the name of a mode; `manual` is another name for `default`.
+    /// Parses the name of a mode as it is on the wire; `manual` is another name for `default`. Any other name is an
+    /// error that repeats it.
     pub fn parse(name: &str) -> Result<Self, UnknownMode> {
         if name == "manual" {
             return Ok(Self::Default);

@@ -75,23 +75,25 @@ pub enum SessionAccess {
 }
 
 impl CallSubject {
-    /// Returns a file that is read; unknown without a path.
+    /// Returns the subject of a call that reads the file at `path`; unknown without a path.
     pub fn read(path: Option<&str>) -> Self {
         Self::file(path, FileAccess::Read)
     }
 
-    /// Returns a file that is written; unknown without a path.
+    /// Returns the subject of a call that writes the file at `path`; unknown without a path.
     pub fn write(path: Option<&str>) -> Self {
         Self::file(path, FileAccess::Write)
     }
 
-    /// Returns a file with its access. Without a path the subject is unknown, never a file with an empty path.
+    /// Returns the subject of a call that accesses the file at `path`. Without a path it is unknown, never a file with
+    /// an empty path.
     fn file(path: Option<&str>, access: FileAccess) -> Self {
         path.map_or(Self::Unknown, |path| Self::File { path: path.to_owned(), access })
     }
 
-    /// Returns the subject for a tool of an MCP server by the name that the model uses, `mcp__server__tool`. `None` for
-    /// other names, and for names that could be split in several ways.
+    /// Returns the subject for a tool of an MCP server by the name that the model uses, `mcp__server__tool`; the tool
+    /// counts as one that may change something. `None` for other names, and for names that could be split in several
+    /// ways.
     pub fn of_mcp_name(name: &str) -> Option<Self> {
         let (server, tool) = name.strip_prefix("mcp__")?.split_once("__")?;
         let plain = !server.is_empty() && !tool.is_empty() && !tool.contains("__");

@@ -149,11 +149,12 @@ pub trait TaskActions: Send + Sync {
     /// result of that call, so it gets no notice. No effect if the session has no such task.
     fn close_foreground_task<'a>(&'a self, id: &'a str, status: TaskStatus) -> BoxFuture<'a, ()>;
 
-    /// Detaches the command of a foreground task from its call. Returns false if the command has ended or the id
-    /// names no such task.
+    /// Detaches the command of a foreground task from its call, which then returns. False if the command has ended or
+    /// the id names no such task; then nothing has changed.
     fn move_to_background<'a>(self: Arc<Self>, id: &'a str) -> BoxFuture<'a, bool>;
 
-    /// Ends a task with everything it started, and tells the host. The model gets no notice.
+    /// Ends a task with everything it started, tells the host and returns what is known of the task. The model gets no
+    /// notice. The error says that no task has this id, or that it has ended already.
     fn stop_task<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<TaskReport, NotStopped>>;
 
     /// Returns the file that the output of a task goes to; `None` if the session has no task with this id.

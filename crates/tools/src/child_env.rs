@@ -39,7 +39,8 @@ pub struct ChildVariables {
 }
 
 impl ChildVariables {
-    /// Returns variables of which every command gets all.
+    /// Returns variables of which every command gets all: none is withheld as a credential. A command that gets only
+    /// plain variables still gets a part of them.
     pub fn unrestricted(all: Vec<(String, String)>) -> Self {
         Self { all, ..Self::default() }
     }
@@ -59,8 +60,8 @@ impl ChildVariables {
         fits && !self.withheld.iter().any(|withheld| withheld == name)
     }
 
-    /// Returns the value that a command gets. Where only plain variables are given, the user's own value counts
-    /// instead of the one that a project set over it.
+    /// Returns the value that a command gets for the variable `name`, which is set to `set`. Where only plain variables
+    /// are given, the user's own value counts instead of the one that a project set over it.
     fn value<'a>(&'a self, name: &str, set: &'a str, wanted: CommandEnvironment) -> &'a str {
         match wanted {
             CommandEnvironment::Whole => set,
@@ -94,7 +95,7 @@ struct LaterEnv {
 }
 
 impl ChildEnvironment {
-    /// Begins with the variables that commands get until settings, the host or hooks change them.
+    /// Returns an environment with the variables that commands get until settings, the host or hooks change them.
     pub fn new(first: ChildVariables) -> Self {
         Self { first, later: Mutex::default() }
     }

@@ -63,7 +63,7 @@ async fn change<T: Send + 'static>(
     }
 }
 
-/// Returns an output whose text says everything; `result` is the same for programs.
+/// Returns an output with `text` for the model and `result` for programs, both about the same outcome.
 fn told(text: impl Into<String>, result: serde_json::Value) -> ToolOutput {
     ToolOutput::new(Content::Text(text.into()), result)
 }

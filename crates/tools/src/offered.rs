@@ -150,8 +150,8 @@ pub enum ToolChoice {
 const COMMAND_TOOLS: [&str; 2] = ["Bash", "TaskStop"];
 
 impl SessionKind {
-    /// Returns the tools of a session, out of all there are. `is_removed` tells which ones the rules take away. Current
-    /// clients get them sorted by name, older ones in the order of `all`.
+    /// Returns the tools of a session, out of all there are: those that `choice` and the kind of session allow and
+    /// `is_removed` does not name. Current clients get them sorted by name, older ones in the order of `all`.
     pub fn tools(
         &self,
         all: Vec<Arc<dyn Tool>>,
@@ -216,7 +216,7 @@ impl SessionKind {
 }
 
 impl ToolChoice {
-    /// Returns whether the choice includes the tool with this name or former name.
+    /// Returns whether the choice includes the tool with this name or former name; true for a choice without names.
     fn names(&self, tool: &str) -> bool {
         match self {
             Self::Default | Self::DefaultAnd(_) | Self::Bare => true,

@@ -160,8 +160,8 @@ pub enum ResultSaver<'a> {
 /// Tells the work that writes files to end.
 pub struct StopSaving(Stop);
 
-/// Runs work that keeps results in files on the blocking pool. An error says why the work was abandoned: the call was
-/// cancelled, the disk does not respond, or the work panicked.
+/// Runs work that keeps results in files on the blocking pool, and returns its value. An error says why the work was
+/// abandoned: the call was cancelled, the disk does not respond, or the work panicked.
 pub async fn on_blocking_pool<T: Send + 'static>(
     place: ResultFolder,
     cancel: &CancellationToken,
@@ -178,8 +178,8 @@ pub async fn on_blocking_pool<T: Send + 'static>(
 }
 
 impl ResultSaver<'_> {
-    /// Keeps what `write` writes, up to [`FILE_BYTES`]. An error says why the file is missing; no part of it is left
-    /// then.
+    /// Writes what `write` produces to a new file, up to [`FILE_BYTES`], and returns where it is. An error says why the
+    /// file is missing; no part of it is left then.
     pub fn save(
         &self,
         kind: FileKind,
@@ -200,8 +200,8 @@ impl ResultSaver<'_> {
     }
 }
 
-/// Creates a new file in the folder, and the folder if it is missing, both created for the user alone. An existing file
-/// is never overwritten.
+/// Creates a new file in the folder, and the folder if it is missing, both for the user alone. An existing file is
+/// never overwritten; it is an error if all names for this call are taken.
 fn create(place: &ResultFolder, kind: FileKind) -> Result<(PathBuf, File), String> {
     let folder = &place.folder;
     DirBuilder::new()

@@ -30,7 +30,7 @@ impl InvalidInput {
         format!("InputValidationError: {}", self.issues_json)
     }
 
-    /// Adds advice to what the model reads.
+    /// Returns the error with advice behind what the model reads; what programs get is unchanged.
     pub fn with_advice(self, advice: &str) -> Self {
         Self { message: format!("{}\n\n{advice}", self.message), ..self }
     }
@@ -153,8 +153,8 @@ fn check(schema: &Value, value: &mut Value, path: &mut Vec<Value>, issues: &mut 
     }
 }
 
-/// Checks the properties of an object in the order of the schema, inserts missing defaults, and reports keys that are
-/// not allowed.
+/// Checks the properties of an object in the order of the schema, inserts missing defaults, and reports required keys
+/// that are missing and keys that are not allowed.
 fn check_object(schema: &Value, object: &mut Map<String, Value>, path: &mut Vec<Value>, issues: &mut Issues) {
     let empty = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&empty);

@@ -60,8 +60,8 @@ pub trait Tool: Send + Sync {
         Ok(())
     }
 
-    /// Returns the input as hooks, rules and the user see it: fields that only people may fill in are removed, and
-    /// what the session knows is added. Called once, right before the hooks of the call.
+    /// Returns the input as hooks, rules and the user see it: fields that only people may fill in are removed, and what
+    /// the session knows is added; by default it is unchanged. Called once, right before the hooks of the call.
     fn complete_input(&self, input: Value, _workspace: &Workspace) -> Value {
         input
     }
@@ -108,13 +108,13 @@ pub struct ToolContext {
 
 impl ToolContext {
     /// Returns the real path behind a path of the input. Once permission was decided, this is the place that the
-    /// decision was about, wherever the path leads by now.
+    /// decision was about, wherever the path leads by now; before that, where it leads at this moment.
     pub fn real_path(&self, path: &str) -> Result<PathBuf, ToolFailure> {
         self.real(path).map_err(|error| ToolFailure::Failed(error.in_words(Path::new(path))))
     }
 
-    /// Waits for a place in a limit of the process, for at most `time`. Returns the place, which has to be held
-    /// while the work runs, and what is left of the time.
+    /// Waits for a place in a limit of the process, for at most `time`. Returns the place, which has to be held while
+    /// the work runs, and what is left of the time. Fails if none becomes free or the call is cancelled.
     pub(crate) async fn wait_for_place(
         &self,
         limit: &PlaceLimit,

@@ -80,7 +80,8 @@ impl ToolSet {
         self.tools.iter()
     }
 
-    /// Returns the tools that the selection names, or all others. A former name stands for the tool's current one.
+    /// Returns a set of the tools that the selection names, or of all others. A former name stands for the tool's
+    /// current one. Nothing is loaded in the new set.
     pub fn select(&self, selection: Selection<'_>) -> Self {
         let listed = |names: &[String], tool: &Arc<dyn Tool>| {
             names.iter().any(|name| current_name(name) == current_name(tool.name()))

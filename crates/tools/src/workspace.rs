@@ -53,7 +53,8 @@ pub struct AgentPlace {
 }
 
 impl AgentPlace {
-    /// Removes directories from those that the agent may use besides its root, then adds others.
+    /// Removes directories from those that the agent may use besides its root, then adds others. One that is in both
+    /// lists is kept; no directory is added twice.
     pub fn change_directories(&mut self, removed: &[PathBuf], added: &[PathBuf]) {
         self.directories.retain(|dir| !removed.contains(dir));
         for dir in added {
@@ -258,8 +259,8 @@ impl Workspace {
         self.change(|place| place.files_read.clear());
     }
 
-    /// Returns a path of an input as an absolute path; a relative one starts at the shell's current directory.
-    /// Links are not followed.
+    /// Returns a path of an input as an absolute path; a relative one starts at the shell's current directory. Neither
+    /// links nor `..` are resolved.
     pub fn resolve(&self, path: &str) -> PathBuf {
         self.cwd().join(Path::new(path))
     }

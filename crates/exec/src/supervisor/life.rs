@@ -297,7 +297,7 @@ unsafe fn close_from(first: RawFd) {
     }
 }
 
-/// Returns the error of the last system call of this thread. Reads a number only, so it is safe after `fork`.
+/// Returns the error number of the last system call of this thread. Reads a number only, so it is safe after `fork`.
 fn errno() -> c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }

@@ -253,7 +253,8 @@ enum Knowledge {
 }
 
 impl Plan {
-    /// Computes the change without touching the file.
+    /// Computes the new content and the change in memory, without touching the file. Refuses if the model has not read
+    /// the file, or if a step does not fit.
     fn make(
         request: &Request<'_>,
         original: Option<Original>,
@@ -311,8 +312,9 @@ impl Step<'_> {
         Ok(FileText::new(self.new.as_bytes().to_owned()))
     }
 
-    /// Replaces the string; returns the file and the string as it was in it. The checks come before the new content is
-    /// built, because that may need a lot of memory.
+    /// Replaces the old string of this step; returns the new file and the old string as it was in the file. Refuses a
+    /// string that does not match as it must. The checks come before the new content is built, because that may need a
+    /// lot of memory.
     fn make(
         &self,
         file: &FileText,
@@ -397,7 +399,8 @@ fn knowledge(
     }
 }
 
-/// Refuses an edit that would make the file too large: many matches and a long new string could exhaust the memory.
+/// Refuses an edit that would make the file larger than the limit for edits: many matches and a long new string could
+/// exhaust the memory. Must come before the new content is built.
 fn check_growth(file: &FileText, found: &Found, new: &str, context: &ToolContext) -> Result<(), ToolFailure> {
     let added = new.len().saturating_mul(found.ranges.len());
     let size = file.lf.len().saturating_add(added) as u64;
@@ -412,8 +415,8 @@ fn check_growth(file: &FileText, found: &Found, new: &str, context: &ToolContext
     )))
 }
 
-/// Checks that the old string marks one place, or that all places are meant. A file that changed since it was read
-/// needs exactly one exact match, even with `replace_all`: the model has not seen the other places.
+/// Refuses a step whose old string does not mark one place, unless all places are meant. A file that changed since it
+/// was read needs exactly one exact match, even with `replace_all`: the model has not seen the other places.
 fn check_matches(step: &Step<'_>, found: &Found, knowledge: Knowledge) -> Result<(), ToolFailure> {
     let count = found.ranges.len();
     if knowledge == Knowledge::Stale && (count != 1 || !found.exact) {

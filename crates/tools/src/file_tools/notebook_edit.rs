@@ -154,8 +154,9 @@ fn rejected(text: impl Into<String>) -> ToolFailure {
     ToolFailure::Rejected(text.into())
 }
 
-/// Makes the edit. The file must be the one that was read: cells without ids are addressed by position, so a changed
-/// notebook would get the edit in the wrong cell. The stop is checked right before the write.
+/// Makes the edit, and records the notebook as seen. The file must be the one that was read: cells without ids are
+/// addressed by position, so a changed notebook would get the edit in the wrong cell. The stop is checked right before
+/// the write.
 fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<ToolOutput, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Missing => rejected(missing_text(context)),
@@ -280,7 +281,8 @@ fn new_id(salt: &str, source: &str, cells: &[Value]) -> String {
     }
 }
 
-/// Replaces the text of a cell. Its outputs are removed, because they belong to the old text.
+/// Replaces the text of a cell, and its type if the input names one. Its outputs are removed, because they belong to
+/// the old text.
 fn replace(request: &Request<'_>, cell: &mut Value, index: usize) -> Done {
     let old_source = source_of(cell);
     let id = cell_id(cell, index);

@@ -197,8 +197,8 @@ fn binary_text(path: &str) -> String {
     )
 }
 
-/// Turns an error into the failure of the call. A special file is rejected as in `check`, where only its name was
-/// known.
+/// Returns the failure of a call for an error. A special file is a rejection, as it is in [`Read`]'s check, where only
+/// its name is known.
 fn failure(error: FileError, path: &str, context: &ToolContext) -> ToolFailure {
     match error {
         FileError::Missing => ToolFailure::Failed(missing_text(context)),

@@ -29,7 +29,8 @@ pub(crate) enum FileError {
 }
 
 impl FileError {
-    /// Maps an errno of `operation` to the variants of this type.
+    /// Maps an errno of `operation` to a variant of this type. One without a variant of its own becomes
+    /// [`FileError::System`], which names the operation.
     pub fn from_errno(errno: Errno, operation: &'static str) -> Self {
         match errno {
             Errno::NOENT => Self::Missing,
@@ -103,7 +104,8 @@ fn errno_in_words(errno: Errno) -> (String, String) {
     (name.to_owned(), words.to_owned())
 }
 
-/// Formats a size for people: `193 bytes`, `644.5KB`, `3MB`.
+/// Returns a size in words for people, with at most one digit after the point: `193 bytes`, `644.5KB`, `3MB`. A unit
+/// has 1024 of the smaller one.
 pub fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
     if bytes < 1024 {

@@ -38,7 +38,7 @@ pub(crate) fn structured_patch(old: &str, new: &str) -> Vec<Hunk> {
     diff.grouped_ops(CONTEXT).iter().map(|ops| hunk(ops, &old, &new)).collect()
 }
 
-/// Returns the lines that a patch adds and removes.
+/// Counts the lines that a patch adds and removes; a replaced line counts as both.
 pub(crate) fn changed_lines(patch: &[Hunk]) -> ChangedLines {
     let lines = patch.iter().flat_map(|hunk| &hunk.lines);
     lines.fold(ChangedLines::default(), |count, line| match line.chars().next() {

@@ -133,7 +133,8 @@ pub(crate) fn open_dir(path: &Path, parents: Parents) -> Result<OwnedFd, FileErr
     Ok(dir)
 }
 
-/// Maps an errno of a step that follows no links: if it met a link, the link was put there after the decision.
+/// Maps an errno of a step that follows no links. A link is [`FileError::Swapped`]: it was put there after the
+/// decision, because the path had none then.
 pub(crate) fn error(errno: Errno, operation: &'static str) -> FileError {
     match errno {
         Errno::LOOP => FileError::Swapped,

@@ -101,7 +101,7 @@ impl Target {
         }
     }
 
-    /// Returns how many names (hard links) the file has.
+    /// Returns how many names (hard links) the file has now; it is an error if there is no file.
     pub fn links(&self) -> Result<u64, FileError> {
         let stat = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|errno| FileError::from_errno(errno, "stat"))?;
@@ -109,13 +109,14 @@ impl Target {
         Ok(stat.st_nlink as u64)
     }
 
-    /// Sets the permission bits of the file that is there now.
+    /// Sets the permission bits of the file that is there now. It does not check whether another program replaced the
+    /// file.
     pub fn set_mode(&self, mode: u32) -> Result<(), FileError> {
         rustix::fs::chmodat(&self.dir, &self.name, Mode::from_raw_mode(mode & 0o7777), AtFlags::empty())
             .map_err(|errno| FileError::from_errno(errno, "chmod"))
     }
 
-    /// Removes the file; it is an error if it is gone already.
+    /// Removes the file that is there now, whatever its state; it is an error if it is gone already.
     pub fn remove(&self) -> Result<(), FileError> {
         rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty())
             .map_err(|errno| FileError::from_errno(errno, "unlink"))
@@ -184,7 +185,8 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
-    /// Creates an empty temporary file next to the target, because a rename cannot cross file systems.
+    /// Creates an empty temporary file next to the target, because a rename cannot cross file systems. It is removed
+    /// when the result is dropped, unless [`Temporary::take_name`] has renamed it.
     #[allow(clippy::disallowed_methods, reason = "only part of a name that no other process takes")]
     fn create(target: &'a Target, expected: Expected<'_>) -> Result<Self, FileError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -215,8 +217,8 @@ impl<'a> Temporary<'a> {
         (&self.file).write_all(content).map_err(|error| FileError::from_io(&error, "write"))
     }
 
-    /// Takes over mode and owner of the replaced file. The owner cannot always be kept; the mode can, and is set last
-    /// because a change of owner clears bits of it.
+    /// Gives the temporary file the mode and owner of the replaced file. The owner cannot always be kept, which is no
+    /// error; the mode can, and is set last because a change of owner clears bits of it.
     fn take_on(&self, stamp: &Stamp) -> Result<(), FileError> {
         let owner = Some(rustix::fs::Uid::from_raw(stamp.owner));
         let group = Some(rustix::fs::Gid::from_raw(stamp.group));

@@ -66,7 +66,8 @@ impl FileText {
         out
     }
 
-    /// Returns the bytes of a file like this one, but with `text` as its whole content.
+    /// Returns the bytes of a file with `text` as its whole content and with the byte order mark and line ends of this
+    /// one.
     pub fn rewritten(&self, text: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(text.len() + BOM.len());
         if self.has_bom && !text.as_bytes().starts_with(BOM) {
@@ -93,8 +94,8 @@ struct Place {
 }
 
 impl Place {
-    /// Advances to `lf` and returns the position of that character in the raw bytes. A line end is one character here,
-    /// so no position is between its CR and its LF.
+    /// Advances to the character `lf` of the text and returns its position in the raw bytes. Only forward: `lf` must
+    /// not be before the place. A line end is one character here, so no position is between its CR and its LF.
     fn advance(&mut self, raw: &[u8], lf: usize) -> usize {
         while self.lf < lf {
             let pair = raw[self.raw] == b'\r' && raw.get(self.raw + 1) == Some(&b'\n');
@@ -105,7 +106,7 @@ impl Place {
     }
 }
 
-/// Turns CRLF into LF; a CR elsewhere stays.
+/// Returns the bytes with LF in place of CRLF; a CR elsewhere stays. Borrowed if nothing changes.
 pub(crate) fn to_lf(bytes: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memmem::find(bytes, b"\r\n").is_none() {
         return Cow::Borrowed(bytes);

@@ -119,7 +119,8 @@ fn has_twins(entries: &[Value], key: &str) -> bool {
     texts.iter().enumerate().any(|(at, text)| texts[..at].contains(text))
 }
 
-/// Returns the user's answers as the output of the call, in words for the model and as data for programs.
+/// Returns the user's answers as the output of the call, in words for the model and as data for programs. Without any
+/// answer the model is told to choose what is safest.
 fn told(input: &Value) -> ToolOutput {
     let given = input["answers"].as_object().cloned().unwrap_or_default();
     let answers: Map<String, Value> = given.iter().map(|(q, answer)| (q.clone(), plain(answer))).collect();

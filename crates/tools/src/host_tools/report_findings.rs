@@ -75,7 +75,7 @@ impl Tool for ReportFindings {
     }
 }
 
-/// Returns the findings as they were given, and a line about each for the model.
+/// Returns the findings as they were given for programs, and one line about each for the model.
 fn reported(input: &Value) -> ToolOutput {
     let findings = input["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = match findings {

@@ -160,7 +160,8 @@ impl TaskListStore {
         }
     }
 
-    /// Reads all tasks of an open folder. Needs no lock, because files are replaced by a rename.
+    /// Reads all tasks of an open folder. Needs no lock, because files are replaced by a rename. A file whose name is a
+    /// number and that contains no task of this number is listed as damaged.
     fn read_at(&self, dir: &OwnedFd) -> Result<TaskListContent, TaskListError> {
         let mut content = TaskListContent::default();
         for entry in Dir::read_from(dir).map_err(|errno| self.failed("read", errno))? {

@@ -58,7 +58,7 @@ impl Tool for TaskGet {
     }
 }
 
-/// Returns a task in full, one line per field.
+/// Returns a task in full as an output, one line per field. Blockers that are done or gone are left out.
 fn card(list: &TaskListContent, task: &ListedTask) -> ToolOutput {
     let blockers = list.open_blockers(task);
     let mut text = format!(

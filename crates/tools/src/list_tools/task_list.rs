@@ -47,7 +47,8 @@ impl Tool for TaskList {
     }
 }
 
-/// Returns the tasks that the model keeps, and the names of files that cannot be read.
+/// Returns the list as an output: a line for each task that is not internal, and the names of files that cannot be
+/// read.
 fn listed(list: &TaskListContent) -> ToolOutput {
     let shown: Vec<(&ListedTask, Vec<String>)> = list
         .tasks

@@ -163,8 +163,8 @@ fn carry_out(list: &LockedTasks<'_>, id: &str, input: &Value) -> Result<Change, 
     Ok(Change::Made { fields, status })
 }
 
-/// Sets the fields that the input names. Returns the names of those that have changed, in the order in which the
-/// model is told.
+/// Sets the fields that the input names. Returns the names of those that have changed, in the order in which the model
+/// is told. An empty active form or owner removes it.
 fn set_fields(task: &mut ListedTask, input: &Value) -> Vec<&'static str> {
     let mut fields = Vec::new();
     let mut set = |now: &mut String, key: &'static str| {

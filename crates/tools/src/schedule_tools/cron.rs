@@ -219,7 +219,8 @@ impl Tool for CronDelete {
     }
 }
 
-/// Returns the failure of a call for what the session could not do.
+/// Returns the failure of a call for what the session could not do. An unknown id is a mistake of the call, anything
+/// else a failure.
 fn failure(why: ScheduleFailure) -> ToolFailure {
     match why {
         ScheduleFailure::UnknownJob => ToolFailure::Rejected("No job has this id".to_owned()),
@@ -286,7 +287,8 @@ fn list_line(job: &CronJob) -> String {
     format!("{} — {human} ({often}){note}, next run {}: {}", job.id, next_run(job), job.job.prompt)
 }
 
-/// Returns a job as programs get it: `recurring` and `durable` are there only where the reference has them.
+/// Returns a job as programs get it. `recurring` is left out for a job that runs once, and `durable` for one that is
+/// kept in the folder, because clients know the list in this form.
 fn list_entry(job: &CronJob) -> Value {
     let mut entry = Map::new();
     entry.insert("id".to_owned(), json!(job.id));

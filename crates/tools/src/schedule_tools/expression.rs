@@ -161,8 +161,8 @@ impl CronExpression {
         earliest
     }
 
-    /// Returns whether the expression fits a day. If both days of the month and weekdays are given, one of them is
-    /// enough, as in cron.
+    /// Returns whether the expression fits a day. If both day fields name days, one of them is enough, as in cron; the
+    /// month has to fit in any case.
     fn suits_day(&self, date: Date) -> bool {
         let day = self.days.has(date.day() as u32);
         let weekday = self.weekdays.has(date.weekday().to_sunday_zero_offset() as u32);

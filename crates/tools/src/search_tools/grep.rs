@@ -323,7 +323,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// Describes the page for the model; `None` if nothing was left out.
+    /// Returns the limit and the offset of the page in words for the model; `None` if nothing was left out.
     fn in_words(self) -> Option<String> {
         match (self.limit, self.offset) {
             (None, None) => None,

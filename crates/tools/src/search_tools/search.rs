@@ -99,8 +99,8 @@ impl Place {
     }
 }
 
-/// Checks that a search can start at `named`: it exists and is of the kind that `start` wants. The error is a text
-/// for the model.
+/// Checks that a search can start at `named`: it exists and is of the kind that `start` wants. Otherwise it returns a
+/// rejection, which names the place by `path`, as the input wrote it.
 fn check_start(path: &str, named: &Path, start: StartAt<'_>, cwd: &Path) -> Result<(), ToolFailure> {
     let missing = match start {
         StartAt::Directory { .. } => "Directory does not exist",

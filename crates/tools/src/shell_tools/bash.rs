@@ -184,7 +184,8 @@ fn has_hidden_characters(command: &str) -> bool {
     false
 }
 
-/// Returns how long the command may run: the time that the call asks for, or the default, within the limit.
+/// Returns how long the command may run: the time that the call asks for, at most the limit, or the default if it asks
+/// for none or less than a millisecond.
 fn timeout(asked_ms: Option<f64>, workspace: &Workspace) -> Duration {
     let limits = &workspace.limits;
     let ceiling = limits.bash_max_timeout.max(limits.bash_default_timeout);
@@ -423,7 +424,7 @@ impl Ending<'_> {
     }
 }
 
-/// Returns the fields that the value of every command begins with.
+/// Returns the fields that the value for programs begins with, for every command that ended.
 fn value(stdout: String, stderr: String, is_image: IsImage) -> Map<String, Value> {
     let fields = [
         ("stdout", stdout.into()),

@@ -83,7 +83,7 @@ pub(crate) enum ShellKind {
 }
 
 impl ShellKind {
-    /// Returns the kind of a shell by its name.
+    /// Returns the kind of a shell by the name of its program; [`ShellKind::Other`] for a name that is not known.
     pub fn of(shell: &Path) -> Self {
         match shell.file_name().and_then(|name| name.to_str()) {
             Some("bash") => Self::Bash,
@@ -136,13 +136,13 @@ impl ShellStartup {
         Self { user_file: Some(file), ..self }
     }
 
-    /// Sets the files of hooks that each shell sources from now on, in this order.
+    /// Replaces the files of hooks that each shell sources from now on, in this order.
     pub fn set_hook_files(&self, files: Vec<PathBuf>) {
         *self.hook_files.lock().unwrap_or_else(PoisonError::into_inner) = files;
     }
 
-    /// Deletes the snapshot, when no command will need it any more. One that a killed process leaves behind is deleted
-    /// with old sessions.
+    /// Deletes the snapshot, if there is one; to be called when no command will need it any more. A snapshot that a
+    /// killed process leaves behind is deleted with old sessions.
     pub fn remove_snapshot(&self) {
         if let Some(file) = &self.snapshot_file {
             // Most sessions have none: their user has no file for interactive shells, or they ran no command.
@@ -150,7 +150,8 @@ impl ShellStartup {
         }
     }
 
-    /// Takes the snapshot, unless an earlier call has. A call that is cancelled leaves it to the next one.
+    /// Takes the snapshot and tries the user's file, unless an earlier call has; does nothing for a command that gets
+    /// only plain variables. A call that is cancelled leaves it to the next one. Must come before [`Self::prelude`].
     pub(crate) async fn prepare(&self, context: &ToolContext) {
         let has_nothing = self.snapshot_file.is_none() && self.user_file.is_none();
         if has_nothing || context.environment == CommandEnvironment::OnlyPlain {
@@ -169,8 +170,8 @@ impl ShellStartup {
         self.prepared.get_or_init(|| self.try_all(workspace, session)).await;
     }
 
-    /// Takes the snapshot and tries the user's file. What does not work is told and left out, so that commands run
-    /// without it.
+    /// Takes the snapshot and tries the user's file. What does not work is reported to `session` and left out, so that
+    /// commands run without it.
     async fn try_all(&self, workspace: &Workspace, session: &dyn SessionRemarks) -> Prepared {
         let snapshot = match self.take_snapshot(workspace).await {
             Ok(snapshot) => snapshot,

@@ -127,7 +127,8 @@ impl ToolSet {
         self.tools.iter().filter(|tool| self.leaves_out(tool.as_ref()))
     }
 
-    /// Returns whether the tool with this name or former name is deferred and was not loaded.
+    /// Returns whether the tool with this name or former name is deferred and was not loaded; false if the set has no
+    /// such tool.
     pub fn is_unloaded(&self, name: &str) -> bool {
         let loaded = self.deferral.iter().flat_map(|deferral| &deferral.loaded);
         self.get(name).is_some_and(|tool| {
@@ -157,8 +158,8 @@ impl ToolSet {
             || self.deferred().next().is_some()
     }
 
-    /// Returns the `tools` array of a request. Its text is built when first needed, and again when tools or loaded
-    /// tools change.
+    /// Returns the `tools` array of a request: with deferred tools left out until they are loaded, or with all of them
+    /// described. Its text is built when first needed, and again when tools or loaded tools change.
     pub fn api_json(&self, descriptions: ToolDescriptions) -> Arc<str> {
         match &self.deferral {
             Some(deferral) if descriptions == ToolDescriptions::Loaded && self.defers() => {

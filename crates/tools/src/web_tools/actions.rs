@@ -19,7 +19,8 @@ pub trait WebActions: Send + Sync {
     /// the user, of an administrator and of `--settings` count.
     fn names_host(&self, host: &str) -> bool;
 
-    /// Asks the model something outside of the conversation. The cost is the session's.
+    /// Asks the model something outside of the conversation, which stays unchanged. The session pays for it and counts
+    /// the cost.
     fn ask_side_question(&self, question: SideQuestion) -> BoxFuture<'_, Result<SideAnswer, SideFailure>>;
 }
 

@@ -83,7 +83,8 @@ fn decompressed(body: Vec<u8>, encoding: Option<&str>, stop: &Stop) -> Result<Ve
     }
 }
 
-/// Reads a decoded body to its end, up to [`MAX_BYTES`]. The stop is checked for every piece.
+/// Reads a decoded body to its end. More than [`MAX_BYTES`] is an error, and so is a stop, which is checked for every
+/// piece.
 fn read_all(mut reader: impl Read, stop: &Stop) -> Result<Vec<u8>, BodyError> {
     let mut all = Vec::new();
     let mut buffer = vec![0; 64 << 10];
@@ -121,7 +122,8 @@ fn kind_of(content_type: &str, body: &[u8]) -> ContentKind {
     }
 }
 
-/// Returns the kind of a body by its first bytes, for a response that does not say it.
+/// Returns the kind of a body by its first bytes, for a response that does not say it: not text if there is a zero
+/// byte, HTML if it begins with `<`.
 fn sniffed(body: &[u8]) -> ContentKind {
     let start = &body[..body.len().min(PRESCAN)];
     if start.contains(&0) {
@@ -131,8 +133,8 @@ fn sniffed(body: &[u8]) -> ContentKind {
     if first == Some(&b'<') { ContentKind::Html } else { ContentKind::Text }
 }
 
-/// Decodes a body: by its byte order mark, the declared encoding, the one that the page names, or as UTF-8. What cannot
-/// be decoded becomes U+FFFD.
+/// Decodes a body by its byte order mark, or else the declared encoding, or else the one that the page names, or else
+/// as UTF-8. What cannot be decoded becomes U+FFFD.
 fn decoded(body: Vec<u8>, content_type: &str) -> String {
     let marked = Encoding::for_bom(&body).map(|(encoding, _)| encoding);
     let declared = || charset_in(content_type.as_bytes());

@@ -42,7 +42,8 @@ impl PageCache {
         self.pages.iter().find(|kept| kept.url == url).map(|kept| kept.page.clone())
     }
 
-    /// Keeps a page, in place of an earlier one with the same address. One that is larger than the cache is not kept.
+    /// Keeps a page, in place of an earlier one with the same address, and drops the oldest pages that do not fit any
+    /// more. A page that is larger than the cache is not kept.
     pub(crate) fn put(&mut self, url: String, page: Arc<Page>) {
         self.forget_old();
         self.pages.retain(|kept| kept.url != url);

@@ -80,7 +80,7 @@ pub(crate) fn rule_name(url: &Url) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Returns the address with `https` in place of `http`.
+/// Returns the address with `https` in place of `http`; any other address as it is.
 fn upgraded(url: &Url) -> Url {
     let mut url = url.clone();
     if url.scheme() == "http" {

@@ -112,7 +112,7 @@ impl Tool for WebSearch {
     }
 }
 
-/// Returns the question that makes the API search.
+/// Returns the question that makes the API of the model search, at most `max_searches` times.
 fn question(input: &Value, max_searches: u64) -> SideQuestion {
     let query = input["query"].as_str().unwrap_or_default();
     let mut tool = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": max_searches});
@@ -143,7 +143,8 @@ fn failed(failure: SideFailure) -> ToolFailure {
     })
 }
 
-/// Returns what programs get: what the model says as texts, and between them the hits of each search.
+/// Returns what programs get: what the model says as texts, and between them the hits of each search. Texts that follow
+/// each other become one.
 fn results(answer: &SideAnswer) -> Vec<Value> {
     let mut results: Vec<Value> = Vec::new();
     let mut follows_text = false;
@@ -164,7 +165,7 @@ fn results(answer: &SideAnswer) -> Vec<Value> {
     results
 }
 
-/// Returns the hits of one search, or the code of its error as a text.
+/// Returns the hits of one search, or a text with the code of its error if it failed.
 fn found(block: &Value) -> Value {
     let Some(hits) = block["content"].as_array() else {
         let code = block["content"]["error_code"].as_str().unwrap_or("unknown");

@@ -73,7 +73,8 @@ pub struct LostWork {
 
 /// The folder of an agent, as the worktree tools change it.
 pub trait WorktreeActions: Send + Sync {
-    /// Creates a worktree or looks one up, and makes it the folder that the agent works in.
+    /// Creates a worktree or looks one up, and makes it the folder that the agent works in. After an error the agent
+    /// works where it did before.
     fn enter_worktree(
         self: Arc<Self>,
         target: WorktreeTarget,

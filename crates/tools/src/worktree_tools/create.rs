@@ -62,7 +62,8 @@ pub enum WorktreeOrigin {
 }
 
 impl Worktree {
-    /// Returns the worktree that a hook made for an agent in this folder.
+    /// Returns the description of a worktree at `path` that a hook made for an agent in `folder`. Nothing is checked,
+    /// because it need not be a repository.
     pub fn by_hook(path: PathBuf, folder: &Path) -> Self {
         Self {
             folder: path.clone(),
@@ -132,7 +133,8 @@ fn found(repository: &Repository, path: PathBuf, branch: Option<String>, folder:
     }
 }
 
-/// Returns the folder of a worktree that lies in it as `folder` lies in the checkout; the root if there is none.
+/// Returns the folder of a worktree that corresponds to `folder` in the checkout, such as its `crates/cli`; the root of
+/// the worktree if it has no such folder.
 fn counterpart(repository: &Repository, path: &Path, folder: &Path) -> PathBuf {
     let folder = folder.canonicalize().ok();
     let below = folder.as_deref().and_then(|folder| folder.strip_prefix(&repository.top).ok());
@@ -160,8 +162,8 @@ fn is_unfinished(listed: &ListedWorktree) -> bool {
     matches!(listed.locked.as_deref(), Some(UNFINISHED | UNFINISHED_BY_GIT))
 }
 
-/// Returns the worktree at a path if it is whole and on its branch. Clears away one that is not finished, and forgets
-/// one whose folder is gone. Anything else at this path is an error.
+/// Returns the worktree at a path if it is whole and on its branch. `None` if there is none: an unfinished one is
+/// removed before, and one whose folder is gone is forgotten. Anything else at this path is an error.
 async fn take_up(
     repository: &Repository,
     path: &Path,

@@ -35,7 +35,7 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
-/// Returns the worktree that an input asks for.
+/// Returns the worktree that an input asks for. A name that is not valid, or a name and a path together, is refused.
 fn target(input: &Value) -> Result<WorktreeTarget, WorktreeRefusal> {
     match (input["name"].as_str(), input["path"].as_str()) {
         (Some(_), Some(_)) => Err(WorktreeRefusal::NameAndPath),

@@ -92,8 +92,8 @@ pub(super) struct Repository {
 }
 
 impl Repository {
-    /// Looks at the repository around a folder. Fails if git finds none, if it claims a folder that it is not in, or,
-    /// for an untrusted one, if its configuration may run a program.
+    /// Returns the repository around a folder, after it was checked. It is an error if there is none, if it claims a
+    /// work tree elsewhere, or if its configuration might start programs and the folder is not trusted.
     pub async fn open(
         git: &GitRunner,
         folder: &Path,

@@ -85,7 +85,8 @@ impl GitAnswer {
 }
 
 impl GitRunner {
-    /// Returns a runner with the environment, the ledger and the limits of an agent.
+    /// Returns a runner with the environment, the ledger and the limits of an agent. Without trust it gives git only
+    /// plain variables, and a configuration in which hooks and the like are off.
     pub fn new(workspace: &Workspace, trust: RepositoryTrust) -> Self {
         let wanted = match trust {
             RepositoryTrust::Trusted => CommandEnvironment::Whole,
@@ -117,8 +118,8 @@ impl GitRunner {
         self.trust
     }
 
-    /// Switches these filters off. A filter is chosen by a file of the repository, also one that the user has set up
-    /// for other repositories; `required` would make its absence an error.
+    /// Returns the runner with these filters switched off. Filters that the user has set up for other repositories are
+    /// included, because a file of the repository chooses the filter.
     pub(super) fn without_filters(mut self, names: &[String]) -> Self {
         for name in names {
             for (key, value) in [("smudge", ""), ("clean", ""), ("process", ""), ("required", "false")] {

@@ -11,8 +11,8 @@ const MAX_CHARS: usize = 64;
 pub struct WorktreeName(String);
 
 impl WorktreeName {
-    /// Checks a name: segments of letters, digits, dots, underscores and dashes with `/` between them, 64 characters in
-    /// all. What git takes for something else in a branch is refused too.
+    /// Checks a name: segments of letters, digits, dots, underscores and dashes with `/` between them, at most 64
+    /// characters in all. Refuses anything else, and what git would misread in the name of a branch.
     pub fn parse(text: &str) -> Result<Self, WorktreeRefusal> {
         let is_fine = |segment: &str| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');

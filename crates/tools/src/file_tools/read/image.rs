@@ -41,8 +41,8 @@ struct Picture {
     shown: (u32, u32),
 }
 
-/// Reads an image. A small one is sent as it is; a large one is scaled and encoded again on a blocking thread. The
-/// format is taken from the bytes, not from the extension.
+/// Reads an image. A small one is sent as it is; a large one is scaled and encoded again on a blocking thread. Fails if
+/// the file is empty, too large, or no image by its first bytes, whatever its extension says.
 pub(super) async fn read(
     request: &Request,
     opened: Opened,
@@ -125,8 +125,8 @@ fn shrink(bytes: &[u8], format: ImageFormat, original: (u32, u32)) -> Result<Pic
     }
 }
 
-/// Encodes the picture in few enough bytes: as PNG if it was one (sharp text stays sharp), otherwise as JPEG. `None` if
-/// no quality is low enough; the caller's loop still ends, because a few pixels always fit.
+/// Encodes the picture in few enough bytes: as PNG if it was one (sharp text stays sharp), otherwise, or if that is too
+/// large, as JPEG. `None` if no quality is low enough; the caller's loop still ends, because a few pixels always fit.
 fn encode(picture: &DynamicImage, was: ImageFormat) -> Result<Option<(Vec<u8>, ImageFormat)>, String> {
     let failed = |error: image::ImageError| format!("Image cannot be encoded ({error})");
     if was == ImageFormat::Png {

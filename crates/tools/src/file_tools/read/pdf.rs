@@ -91,7 +91,8 @@ pub(super) async fn read(
     ))
 }
 
-/// Counts objects of the type `/Page`; 0 if none can be found.
+/// Counts objects of the type `/Page`. 0 means that none can be found, not that there are none: newer files may hide
+/// them in compressed parts.
 pub(super) fn page_count(bytes: &[u8]) -> usize {
     memchr::memmem::find_iter(bytes, b"/Page")
         .filter(|at| {

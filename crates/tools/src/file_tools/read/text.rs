@@ -195,8 +195,8 @@ fn take_wanted(mut block: &[u8], mut line: u64, wanted: std::ops::Range<u64>, ou
     line + memchr::memchr_iter(b'\n', block).count() as u64
 }
 
-/// Returns the result: numbered lines for the model, plain text for programs. A file without the wanted lines is
-/// described in words, because an empty result would look like a fault.
+/// Returns the output of the call: numbered lines for the model, plain text for programs. A file without the wanted
+/// lines is described in words, because an empty result would look like a fault.
 fn output(request: &Request, scan: &Scan) -> ToolOutput {
     // Only 0 numbers from 0; what is before the file begins with its first line.
     let start_line = request.offset.filter(|offset| *offset >= 0).unwrap_or(1);

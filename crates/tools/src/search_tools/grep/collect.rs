@@ -83,7 +83,7 @@ impl<'a> Lines<'a> {
         FoundFile { name, modified, kept: self.kept, total: self.total, matches: self.matches }
     }
 
-    /// Counts a line, and keeps it if a page can still show it.
+    /// Counts a line, and keeps it, cut if it is long, as long as a page can still show it.
     fn push(&mut self, kind: LineKind, number: Option<u64>, bytes: &[u8]) {
         self.total += 1;
         if self.kept.len() < self.capacity {
@@ -259,7 +259,7 @@ impl Found {
     }
 }
 
-/// Returns the memory that lines take, about.
+/// Returns about how much memory lines take, as a measure for what is kept.
 fn size(lines: &[Line]) -> usize {
     lines.iter().map(|line| line.text.len() + std::mem::size_of::<Line>()).sum()
 }

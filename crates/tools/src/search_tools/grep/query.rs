@@ -43,7 +43,8 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Returns how many results have to be kept so that this page can be shown.
+    /// Returns how many results have to be kept so that this page can be shown: up to its end, and at most
+    /// [`MAX_REACH`].
     pub fn reach(self) -> usize {
         match self.limit {
             Some(limit) => self.offset.saturating_add(limit).min(MAX_REACH),
@@ -84,7 +85,8 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Reads the input of a call. The error is a text for the model.
+    /// Reads the input of a call, with the defaults for what it does not name. An invalid pattern, glob or type is an
+    /// error, which is a text for the model.
     pub fn of(input: &Value, place: &Place, max_bytes: usize) -> Result<Self, String> {
         let flag = |name: &str| input[name].as_bool();
         let count = |name: &str| input[name].as_f64().map(|number| number.max(0.0) as usize);

@@ -189,7 +189,7 @@ impl BashCall<'_> {
         self.result(content, printed, &place.id, vec![field])
     }
 
-    /// Builds the output of a command that continues as task `id`; `further` is added to the value for programs.
+    /// Returns the output of a command that continues as task `id`; `further` is added to the value for programs.
     fn result(&self, content: String, stdout: String, id: &str, further: Vec<(&str, Value)>) -> ToolOutput {
         let mut result = json!({
             "stdout": stdout,
@@ -220,8 +220,8 @@ impl BashCall<'_> {
         Arc::clone(&self.context.session).add_task(task).await;
     }
 
-    /// Returns the place with the output file that the session reports for the task, which may differ from the
-    /// reserved one.
+    /// Returns the place with the output file that the session reports for the task, which may differ from the reserved
+    /// one; without a report the reserved one stays.
     fn place_of(&self, place: TaskPlace) -> TaskPlace {
         let reported = self.context.session.task_output_file(&place.id);
         TaskPlace { output_file: reported.unwrap_or_else(|| place.output_file.clone()), ..place }

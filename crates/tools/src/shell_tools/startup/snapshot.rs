@@ -33,7 +33,7 @@ impl Snapshot {
         Self { file, names }
     }
 
-    /// Returns whether a command may need the functions, so that they cannot be left out. When in doubt it does.
+    /// Returns whether a command may need the functions of the snapshot. True when in doubt.
     pub fn is_needed_whole(&self, command: &str) -> bool {
         let Some(names) = &self.names else { return true };
         leads(command, names)

@@ -56,7 +56,7 @@ pub(super) fn name_in_tree(name: &str) -> &str {
     }
 }
 
-/// Returns whether the converter reads this attribute.
+/// Returns whether the converter reads this attribute of this element; others are dropped.
 pub(super) fn is_read(element: &str, attribute: &str) -> bool {
     matches!(
         (element, attribute),
@@ -108,8 +108,8 @@ pub(super) fn closed_by(name: &str) -> Option<Closes> {
     }
 }
 
-/// Returns whether an end tag does not reach beyond an open element: that of a cell ends what is inside only, and so
-/// does the whole table for tags of a table.
+/// Returns whether an end tag with the name `end` closes nothing outside of the open element `open`: a cell stops end
+/// tags that are not of a table, and a table those of its parts.
 pub(super) fn stops_end_tag(open: &str, end: &str) -> bool {
     let of_table = matches!(end, "table" | "thead" | "tbody" | "tfoot" | "tr" | "td" | "th" | "caption");
     match open {

@@ -212,8 +212,8 @@ impl PageTree {
         name != "pre" && !is_inline && (tags::has_no_text(name) || follows_block())
     }
 
-    /// Returns the position of the innermost open element with a name that `is_meant`, unless one with a name that
-    /// `is_limit` is further in.
+    /// Returns the position of the innermost open element with a name that `is_meant`; `None` if there is none, or one
+    /// with a name that `is_limit` is further in.
     fn position(&self, is_meant: impl Fn(&str) -> bool, is_limit: impl Fn(&str) -> bool) -> Option<usize> {
         let mut inwards = self.open.iter().enumerate().rev();
         let found = inwards.find(|(_, open)| is_meant(&open.name) || is_limit(&open.name));
@@ -230,7 +230,7 @@ impl PageTree {
         }
     }
 
-    /// Closes the open elements from this position on.
+    /// Closes the open elements from this position on, and removes the blanks at the end of blocks.
     fn close(&mut self, from: usize) {
         for closed in self.open.drain(from..) {
             if tags::use_of(&closed.name) == TagUse::Block && &*closed.name != "pre" {
@@ -266,7 +266,7 @@ impl PageTree {
         append(&self.top(), node);
     }
 
-    /// Converts the tree if it is large, and the blocks in it are complete.
+    /// Converts the tree if it is large and only containers are open, so that no block is divided.
     fn convert_if_enough(&mut self) {
         let is_open = |open: &OpenElement| tags::use_of(&open.name) == TagUse::Container;
         if self.size.reaches(ENOUGH) && self.open.iter().all(is_open) {
@@ -274,7 +274,8 @@ impl PageTree {
         }
     }
 
-    /// Converts the tree, and begins another one in which the same elements are open.
+    /// Converts the tree, appends its Markdown to that of the page, and begins another tree in which the same elements
+    /// are open.
     fn convert(&mut self) {
         let whole = mem::replace(&mut self.root, Node::new(NodeData::Document));
         let part = self.converter.tree_to_markdown(&whole);
