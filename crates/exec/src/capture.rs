@@ -84,6 +84,7 @@ enum Filing {
     InsteadOfHead,
 }
 
+/// What has become of the file for an output.
 enum Spill {
     /// Memory still holds everything, or no file was asked for.
     NotYet,
@@ -91,6 +92,7 @@ enum Spill {
     Failed(String),
 }
 
+/// The file of an output, and which part of the output it holds.
 struct OutputFile {
     /// `None` once nothing more is written: the tree is gone, or a write failed.
     file: Option<File>,

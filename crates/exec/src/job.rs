@@ -73,6 +73,7 @@ pub(crate) struct JobShared {
     end: OnceLock<EndFacts>,
 }
 
+/// The collectors of a command, one for each output that it has.
 struct JobOutput {
     stdout: Collector,
     stderr: Option<Collector>,
@@ -100,6 +101,7 @@ pub(crate) enum JobPhase {
     Gone,
 }
 
+/// Whether a call still waits for the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Held {
     InForeground,

@@ -46,6 +46,7 @@ pub(crate) struct Book {
     tasks: TaskTracker,
 }
 
+/// What a ledger lists, behind one lock.
 #[derive(Default)]
 pub(crate) struct Pages {
     /// By number, and therefore by age.
@@ -81,6 +82,7 @@ pub(crate) struct Entry {
     pub stage: watch::Receiver<Stage>,
 }
 
+/// The write end of the pipe whose end tells a supervisor to end its tree, or when and why it was closed.
 enum Lifeline {
     Held(OwnedFd),
     /// The tree was told to end.

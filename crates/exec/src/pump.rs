@@ -46,12 +46,14 @@ pub(crate) struct Pump {
     book: Weak<Book>,
 }
 
+/// Our end of one output, and which one it is.
 struct Stream {
     pipe: OutputPipe,
     state: StreamState,
     which: OutputStream,
 }
 
+/// Whether the end of an output was seen. Nothing is read after that.
 #[derive(PartialEq)]
 enum StreamState {
     Open,

@@ -132,6 +132,7 @@ unsafe fn write_record(pipe: RawFd, record: &[u8]) {
     }
 }
 
+/// What the forked processes need of the host: their ends of the pipes, and the orders.
 struct Plan {
     lifeline: OwnedFd,
     status: OwnedFd,

@@ -91,7 +91,8 @@ pub trait ScheduleActions: Send + Sync {
     /// Removes a job of the session or of the folder. Fails with [`ScheduleFailure::UnknownJob`] if no job has this id.
     fn delete_job(self: Arc<Self>, id: String) -> BoxFuture<'static, Result<(), ScheduleFailure>>;
 
-    /// Schedules the wake-up of the session, in place of an earlier one. Returns when it comes, and the time now.
+    /// Schedules the wake-up of the session, in place of an earlier one. Returns when it comes, which is at a full
+    /// minute and so may be later than asked for, and in how many seconds.
     fn schedule_wake_up(&self, request: WakeUpRequest) -> ScheduledWakeUp;
 
     /// Cancels the wake-up of the session; returns how many there were, so 0 if there was nothing to cancel.

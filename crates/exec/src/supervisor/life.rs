@@ -179,6 +179,7 @@ enum Watch {
     ChildrenOnly,
 }
 
+/// Why a sleep of the supervisor ended.
 enum News {
     /// The lifeline is closed.
     LetGo,

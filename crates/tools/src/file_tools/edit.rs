@@ -32,7 +32,7 @@ use crate::{
 };
 use matching::Found;
 
-/// How often an edit starts over because the file keeps changing.
+/// How many times an edit is tried in all, because other programs may keep changing the file.
 const ATTEMPTS: usize = 5;
 
 /// The Edit tool.

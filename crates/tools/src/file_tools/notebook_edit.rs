@@ -53,6 +53,7 @@ struct Request<'a> {
     mode: Mode,
 }
 
+/// What is done with a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Replace,

@@ -22,7 +22,7 @@ pub(crate) struct PageCache {
     pages: VecDeque<Kept>,
 }
 
-/// A page, and when it is forgotten.
+/// A page in the cache, under the address that was asked for, and when it is too old.
 struct Kept {
     /// As it was asked for, before redirects.
     url: String,

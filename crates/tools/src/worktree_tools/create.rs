@@ -24,7 +24,7 @@ const UNFINISHED: &str = "lathe is making this worktree";
 /// What git itself writes there.
 const UNFINISHED_BY_GIT: &str = "initializing";
 
-/// The time to clear away what was cut short.
+/// The time that removing an unfinished worktree may take.
 pub(super) const CLEAR: Duration = Duration::from_secs(60);
 
 /// The branches that `fresh` begins with: the default branch of `origin` as it was last fetched.

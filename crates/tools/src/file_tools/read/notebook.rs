@@ -150,6 +150,7 @@ fn blocks(cells: &[Value]) -> Vec<Value> {
     blocks.finish()
 }
 
+/// The blocks for the model while they are built: those that are done, and the text block that is still open.
 #[derive(Default)]
 struct Blocks {
     done: Vec<Value>,

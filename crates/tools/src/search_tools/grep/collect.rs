@@ -50,6 +50,7 @@ struct Line {
     text: String,
 }
 
+/// What a line is in the results: a match, a line around one, or the mark of a gap between groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineKind {
     Match,
