@@ -75,9 +75,8 @@ pub fn shown_in_place(text: &str, saved: &SavedResult) -> String {
     )
 }
 
-/// Returns the beginning and the end of a text, `limit` characters together, with a note between them that says how
-/// much is left out. `missing_bytes` counts those that the text itself lacks somewhere in its middle. The text must be
-/// longer than `limit`, which the caller checks.
+/// Returns the beginning and the end of a text, at most `limit` characters together, with a note between them that says
+/// how much is left out. `missing_bytes` counts those that the text itself lacks somewhere in its middle.
 pub fn both_ends(text: &str, missing_bytes: u64, limit: usize, note: &str) -> String {
     let head = first_chars(text, limit / 2);
     let tail = last_chars(&text[head.len()..], limit / 2);

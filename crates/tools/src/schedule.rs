@@ -81,8 +81,8 @@ pub enum ScheduleFailure {
 
 /// The schedule of the session, as tools use it.
 pub trait ScheduleActions: Send + Sync {
-    /// Schedules a job, and returns it with its id and its next time. A job for the folder is written there first, so
-    /// that it outlives the session.
+    /// Schedules a job, and returns it with its id and its next time. A job for the folder is kept in a file there, so
+    /// that it outlives the session. Fails if no date fits, there are too many jobs, or the file cannot be written.
     fn create_job(self: Arc<Self>, job: NewCronJob) -> BoxFuture<'static, Result<CronJob, ScheduleFailure>>;
 
     /// Returns the jobs of the folder, then those of the session. Fails if the jobs of the folder cannot be read.

@@ -75,7 +75,7 @@ impl Drop for StopOnDrop {
 
 /// Runs `work` on a blocking thread. When `time` is up the work is told to stop and its result is still used; when
 /// `cancel` fires the result is [`ToolFailure::Interrupted`]. Work that does not end within [`GRACE`] after that is
-/// left behind, so it must not change files; see [`change`].
+/// left behind, so work that changes a file of the user belongs into [`change`].
 pub(crate) async fn run<T: Send + 'static>(
     cancel: &CancellationToken,
     time: Duration,
