@@ -108,7 +108,7 @@ struct RequestParts {
 }
 
 impl RequestChecker {
-    /// Returns a checker with the settings of `script`; `None` for a lax script.
+    /// Returns a checker with the settings of `script`; `None` for a lax script, whose requests are not checked.
     pub(crate) fn of(script: &Script) -> Option<Self> {
         if script.lax {
             return None;

@@ -209,7 +209,7 @@ impl Facts {
         self.detail().users.first().map(String::as_str)
     }
 
-    /// Returns all user texts, oldest first, without reminders.
+    /// Returns the user texts, one for each message that has any, oldest first and without reminders.
     pub fn user_texts(&self) -> &[String] {
         &self.detail().users
     }
@@ -281,7 +281,7 @@ impl Facts {
         hasher.finish()
     }
 
-    /// Returns a short description of the request for error messages.
+    /// Returns a short description of what the request brings, for error messages.
     pub fn summary(&self) -> String {
         let results = self.fresh_results().len();
         match self.fresh_user_text() {

@@ -82,7 +82,8 @@ impl Steps {
         }
     }
 
-    /// Returns whether the next step may not be there yet.
+    /// Returns whether the next step may not be there yet, so that collected output must be written before it is
+    /// awaited.
     fn may_wait(&self) -> bool {
         matches!(self, Self::Live(_))
     }

@@ -20,7 +20,7 @@ use crate::script::{AtEnd, Script, ScriptBlock, Turn};
 const MAX_SCRIPT_BYTES: u64 = 256 * 1024 * 1024;
 
 impl Script {
-    /// Reads a script file in any of the three forms. A file above [`MAX_SCRIPT_BYTES`] is an error and is not read.
+    /// Reads a script file in any of the three forms. A file above 256 MiB is an error and is not read.
     pub fn load(path: &Path) -> Result<Self, ScriptError> {
         let read_error = |source| ScriptError::Read { path: path.to_owned(), source };
         let size = std::fs::metadata(path).map_err(read_error)?.len();
@@ -286,8 +286,8 @@ fn check_status(status: u16, least: u16) -> Result<(), String> {
     }
 }
 
-/// Refuses headers that HTTP cannot carry: a name with other characters than letters, digits, `-_.`, or a value with a
-/// control character, because a line break would start another header.
+/// Refuses headers that HTTP cannot carry: a name with other characters than letters, digits and `-_.`, or a value with
+/// a control character other than a tab, because a line break would start another header.
 fn check_headers(headers: &std::collections::BTreeMap<String, String>) -> Result<(), String> {
     let token = |name: &str| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))

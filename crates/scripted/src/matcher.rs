@@ -139,7 +139,7 @@ impl fmt::Display for TextMatch {
 }
 
 impl Conditions {
-    /// Returns a condition that any user text contains `text`.
+    /// Returns conditions that hold if any user text of the conversation contains `text`.
     pub fn any_user(text: impl Into<String>) -> Self {
         Self { any_user: Some(TextMatch::Plain(text.into())), ..Self::default() }
     }

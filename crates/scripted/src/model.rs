@@ -279,7 +279,7 @@ struct Silence {
 }
 
 impl Silence {
-    /// Begins with this much time for all pauses together.
+    /// Returns a watchdog with this much time for all pauses together.
     fn new(patience: Duration) -> Self {
         Self { left: patience }
     }
@@ -314,7 +314,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Begins to read the events of a response.
+    /// Returns a reader of the events of a response, at the beginning of its body; `idle` is the longest silence.
     fn new(answer: Answer, idle: Duration) -> Self {
         let parser = SseParser::new();
         Self { answer, idle, parser, ready: VecDeque::new(), failure: None, ended: false, over: false }

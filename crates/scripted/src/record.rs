@@ -84,8 +84,8 @@ impl RecorderHandle {
         self.tape.recorded.load(Ordering::Acquire)
     }
 
-    /// Returns descriptions of what could not be recorded, oldest first and at most [`MAX_PROBLEMS`]; empty if the
-    /// recording is complete.
+    /// Returns descriptions of what could not be recorded, oldest first and at most 100; empty if the recording is
+    /// complete.
     pub fn problems(&self) -> Vec<String> {
         self.tape.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -345,7 +345,7 @@ impl Tape {
     }
 }
 
-/// Converts headers to text; bytes that are not UTF-8 are replaced.
+/// Returns headers as text, in their order and with repeated ones; bytes that are not UTF-8 are replaced.
 fn header_list(headers: &reqwest::header::HeaderMap) -> Vec<(String, String)> {
     let text = |value: &reqwest::header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()

@@ -366,7 +366,7 @@ impl Script {
 }
 
 impl Turn {
-    /// Returns a turn with `text`, without placeholders.
+    /// Returns a turn that responds with `text`; braces in it stay as they are.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: Some(Template::literal(text)), ..Self::default() }
     }

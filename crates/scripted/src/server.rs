@@ -134,13 +134,13 @@ impl ServerHandle {
         format!("http://{}", self.addr)
     }
 
-    /// Returns the remembered requests, oldest first. The oldest are forgotten beyond `keep_requests` and beyond
-    /// [`MAX_LOG_BYTES`].
+    /// Returns the remembered requests, oldest first. The oldest are forgotten beyond `keep_requests`, and when their
+    /// bodies have more than 64 MiB together.
     pub fn requests(&self) -> Vec<LoggedRequest> {
         self.log.lock().entries.iter().cloned().collect()
     }
 
-    /// Returns how many requests there were, including forgotten ones.
+    /// Returns how many requests of all kinds there were, including forgotten ones.
     pub fn request_count(&self) -> u64 {
         self.log.lock().count
     }
@@ -255,7 +255,7 @@ impl ScriptHandler {
         }
     }
 
-    /// Lets the script respond to a request for a message.
+    /// Lets the script respond to a request for a message, which uses a turn, or refuses it.
     fn messages(&self, request: &Request) -> Answer {
         Answer::from(self.engine.respond_http(request.body.clone(), request.headers.clone()))
     }

@@ -30,7 +30,7 @@ impl<'a> JoinedTurn<'a> {
             .flat_map(|(index, message)| message.results.iter().map(|result| (*index, result)))
     }
 
-    /// Returns whether the turn has any tool result.
+    /// Returns whether the turn has any result of a tool that the client runs.
     pub(crate) fn has_results(&self) -> bool {
         self.results().next().is_some()
     }

@@ -61,7 +61,8 @@ const LONG_WINDOW: u64 = 1_000_000;
 struct ModelVersion(u32, u32);
 
 impl ModelRules {
-    /// Returns the rules for the `model` of a request that is sent with `betas`.
+    /// Returns the rules for the `model` of a request that is sent with `betas`, some of which widen a limit. A name
+    /// without family and version gets the rules that every model has.
     pub(crate) fn of(model: &str, betas: &[&str]) -> Self {
         let id = table::canonical(model);
         let Some((family, version)) = family_and_version(id) else { return Self::unknown(id) };

@@ -196,7 +196,7 @@ pub(crate) fn check_document(
     Ok(())
 }
 
-/// Counts the pages of a PDF that are not compressed; 0 if all are.
+/// Returns the number of pages of a PDF that are not compressed; 0 if all are.
 fn pdf_pages(bytes: &[u8]) -> usize {
     let types = memmem::find_iter(bytes, b"/Type").map(|at| bytes[at + 5..].trim_ascii_start());
     let is_page = |rest: &&[u8]| {

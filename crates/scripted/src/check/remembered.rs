@@ -135,7 +135,7 @@ fn without_comma(json: &[u8], at: usize, end: usize) -> (usize, usize) {
     if json.get(after) == Some(&b',') { (at, skip_blanks(json, after + 1)) } else { (at, end) }
 }
 
-/// Returns the position of the next byte that is not white space, or the end.
+/// Returns the position of the next byte from `from` on that is not white space, or the end.
 fn skip_blanks(json: &[u8], from: usize) -> usize {
     json[from..]
         .iter()

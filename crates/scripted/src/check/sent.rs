@@ -79,7 +79,7 @@ impl<'a> BodyFields<'a> {
         Ok(fields)
     }
 
-    /// Returns the names of the fields in the order in which they were sent.
+    /// Returns the names of the fields, without `messages`, in the order in which they were sent.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(name, _)| name.as_ref())
     }
@@ -129,7 +129,7 @@ struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Returns the chunks of an assembled body, to be read from front to back.
+    /// Creates a reader of the chunks of an assembled body, at its beginning.
     fn new(chunks: &'a [Bytes]) -> Self {
         Self { chunks, start: 0 }
     }

@@ -82,7 +82,8 @@ pub(crate) struct SamplingFields {
     pub(crate) budget_spans_turn: bool,
 }
 
-/// Checks that this model accepts the requested thinking, sampling and effort.
+/// Checks that this model accepts the requested thinking, sampling and effort. The order of the checks decides which
+/// fault is reported.
 pub(crate) fn check_model(asked: ThinkingAsked, with: &SamplingFields, rules: &ModelRules) -> Verdict {
     check_mode(asked, with, rules)?;
     if let (ThinkingAsked::Enabled { budget }, Some(max_tokens)) = (asked, with.max_tokens)
@@ -173,7 +174,7 @@ impl ThinkingHistory<'_> {
         self.check_final_message()
     }
 
-    /// Checks signatures, and the order of the blocks in the latest response.
+    /// Checks all signatures, and that the model's own blocks in the latest response are in their order.
     fn check_blocks(&self) -> Verdict {
         let latest = self.turns.iter().rev().find(|turn| turn.role == MessageRole::Assistant);
         let latest_from = latest.and_then(|turn| turn.messages.first()).map_or(usize::MAX, |first| first.0);
@@ -289,7 +290,7 @@ impl ThinkingHistory<'_> {
         ))
     }
 
-    /// Checks that an unfinished response contains no thinking if thinking is off.
+    /// Checks that an assistant message at the end contains no thinking if thinking is off; any other end passes.
     fn check_final_message(&self) -> Verdict {
         let Some(last) = self.messages.last().filter(|last| last.role == MessageRole::Assistant) else {
             return Ok(());
@@ -311,7 +312,8 @@ fn invalid_signature(index: usize, block: usize) -> String {
     format!("messages.{index}.content.{block}: Invalid `signature` in `thinking` block")
 }
 
-/// Refuses a block of the latest response that was edited or moved.
+/// Refuses a block of the latest response that was edited or moved; `index` is that of its message, and `block` its
+/// own.
 fn modified<T>(index: usize, block: usize) -> Verdict<T> {
     refuse(format!(
         "messages.{index}.content.{block}: `thinking` or `redacted_thinking` blocks in the latest assistant \

@@ -82,7 +82,7 @@ impl Message {
         })
     }
 
-    /// Returns the message as a client gets it without streaming.
+    /// Returns the message as a client gets it without streaming: with content, stop reason and the final usage.
     pub(super) fn whole(&self) -> Value {
         let mut message = self.head(self.usage.clone());
         message["content"] = self.blocks.iter().map(Content::whole).collect();
@@ -179,7 +179,7 @@ fn usage(turn: &ScriptedUsage, defaults: &ScriptedUsage) -> Map<String, Value> {
 }
 
 impl Content {
-    /// Returns the complete block.
+    /// Returns the complete block, as in a message that is not streamed.
     fn whole(&self) -> Value {
         match self {
             Self::Text(text) => json!({"type": "text", "text": text}),
