@@ -22,7 +22,8 @@ pub enum ExportFormat {
 const RESULT_CHARS: usize = 2000;
 
 /// Writes the conversation of the session at `path` to `out` in this format, message by message, and flushes it. In
-/// Markdown control characters are replaced, and in JSON they are escaped, so that the text is safe on a terminal.
+/// Markdown control characters are replaced, so that the text is safe on a terminal; JSON lines hold the messages as
+/// they were recorded.
 pub fn export(path: &Path, format: ExportFormat, out: &mut dyn Write) -> Result<()> {
     let failed = |error| TranscriptError::io("export", path, error);
     each_message(path, |row| {
@@ -96,7 +97,8 @@ fn result_text(content: &Value) -> String {
     }
 }
 
-/// Returns a code block whose fence is longer than any run of backticks in it.
+/// Returns the text as a code block whose fence is longer than any run of backticks in it, so that the text cannot end
+/// it.
 fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);

@@ -212,12 +212,12 @@ impl<W: Write> Copy<'_, W> {
         Ok(format!("{} (fork)", name.as_deref().unwrap_or("Forked session")))
     }
 
-    /// Reads the text of a record from the source file.
+    /// Returns the text of a record of the source file.
     fn read(&self, span: Span) -> Result<String> {
         self.index.read(span).map_err(|error| TranscriptError::io("read", self.source, error))
     }
 
-    /// Writes a record to the new file.
+    /// Appends a record to the new file, which is buffered; the caller must flush it.
     fn write(&mut self, line: &Line) -> Result<()> {
         self.out.write_all(line.bytes()).map_err(|error| TranscriptError::io("write", self.source, error))
     }

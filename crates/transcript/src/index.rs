@@ -259,7 +259,7 @@ impl Index {
         }
     }
 
-    /// Returns whether no later record has the uuid of `at`.
+    /// Returns whether the record at `at` counts, which it does if no later record has its uuid.
     pub(crate) fn is_current(&self, at: At) -> bool {
         self.by_id.get(&self.entries[at].id) == Some(&(at as u32))
     }
@@ -281,7 +281,7 @@ impl Index {
         RawObject::parse(&text).is_ok_and(|record| message::has_tool_result(&record))
     }
 
-    /// Returns whether the parent of `at` is named but missing.
+    /// Returns whether the parent of `at` is named but missing, so that [`Index::parent`] bridges a gap.
     pub(crate) fn is_bridged(&self, at: At) -> bool {
         self.entries[at].parent.is_some_and(|parent| !self.by_id.contains_key(&parent))
     }

@@ -157,7 +157,7 @@ pub(crate) fn text_block(json_string: &str) -> Option<Block> {
     mend::block(&RawValue::from_string(format!(r#"{{"type":"text","text":{json_string}}}"#)).ok()?)
 }
 
-/// Returns a text block with this text, for one that is not in the file.
+/// Returns a text block with this text, for one that is not in the file. `None` only if the text cannot be serialised.
 pub(crate) fn made_up_text(text: &str) -> Option<Block> {
     text_block(&serde_json::to_string(text).ok()?)
 }

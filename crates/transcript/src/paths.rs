@@ -124,7 +124,7 @@ impl SessionPaths {
         self.project_dir.join(format!("{}.jsonl", self.session_id))
     }
 
-    /// Returns the directory for all other files of the session.
+    /// Returns the directory for all other files of the session; it need not exist.
     pub fn dir(&self) -> PathBuf {
         self.project_dir.join(&self.session_id)
     }
@@ -134,7 +134,7 @@ impl SessionPaths {
         self.dir().join("subagents")
     }
 
-    /// Returns the path of a subagent's transcript.
+    /// Returns the path of a subagent's transcript, as it is written; readers also look into folders below.
     pub fn subagent(&self, agent_id: &str) -> PathBuf {
         self.subagents().join(format!("agent-{agent_id}.jsonl"))
     }
@@ -150,7 +150,7 @@ impl SessionPaths {
     }
 }
 
-/// Returns the directory above all project directories.
+/// Returns the directory above all project directories of a configuration directory.
 pub fn projects_dir(config_dir: &Path) -> PathBuf {
     config_dir.join("projects")
 }

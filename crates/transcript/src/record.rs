@@ -23,7 +23,8 @@ pub use side::{CostState, SideRecord};
 pub struct Line(String);
 
 impl Line {
-    /// Serialises a record as one line, with its newline.
+    /// Serialises a record as one line of compact JSON, with its newline. Line breaks between the tokens of raw JSON
+    /// become spaces.
     pub fn of(record: &impl Serialize) -> Result<Self> {
         let mut json = serde_json::to_string(record)?;
         // Raw JSON from another program may be pretty-printed. A line break between tokens is only white space, and

@@ -357,7 +357,8 @@ impl Loader<'_> {
         span.map_or(Ok(None), |span| self.field(span, key))
     }
 
-    /// Reads the saved costs. A record that does not fit counts as missing and does not stop the resume.
+    /// Reads the saved costs; `None` if there are none. A record that does not fit counts as missing and does not stop
+    /// the resume.
     fn cost_state(&self, span: Option<Span>) -> io::Result<Option<CostState>> {
         let Some(span) = span else { return Ok(None) };
         Ok(match Record::parse(&self.index.read(span)?) {

@@ -185,7 +185,7 @@ fn remove(config_dir: &Path, transcript: &Path, cutoff: SystemTime) -> Result<()
     Ok(())
 }
 
-/// Deletes the folder of a session whose file no longer exists.
+/// Deletes the folder of a session whose file no longer exists, with everything in it.
 fn remove_left(folder: &Path) -> Result<()> {
     std::fs::remove_dir_all(folder).map_err(|error| TranscriptError::io("delete", folder, error))
 }

@@ -46,7 +46,7 @@ struct Candidate {
 }
 
 impl Sessions {
-    /// Creates a view of the sessions under `config_dir`.
+    /// Creates a view of the sessions under `config_dir`. Nothing is read yet, and the folder need not exist.
     pub fn new(config_dir: &Path) -> Self {
         Self { config_dir: config_dir.to_owned() }
     }

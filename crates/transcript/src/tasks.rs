@@ -57,7 +57,8 @@ pub struct RecordedTasks {
 }
 
 impl RecordedTasks {
-    /// Returns the tasks that have a start and no end.
+    /// Returns the tasks that have a start and no end, in the order of their starts. They need not be lost; see the
+    /// header of this module.
     pub fn open(&self) -> impl Iterator<Item = &RecordedTask> {
         self.tasks.iter().filter(|task| task.end.is_none())
     }

@@ -320,7 +320,7 @@ fn in_camel_case<T: Serialize, S: Serializer>(value: &Option<&T>, serializer: S)
     camel_case(value).serialize(serializer)
 }
 
-/// Renames the keys of all objects in a value; strings are not changed.
+/// Returns the value with the keys of all objects in it renamed, at every depth; strings are not changed.
 fn camel_case(value: Value) -> Value {
     match value {
         Value::Object(members) => members
@@ -333,7 +333,7 @@ fn camel_case(value: Value) -> Value {
     }
 }
 
-/// Converts one key: `pre_tokens` becomes `preTokens`.
+/// Returns a key in camel case: `pre_tokens` becomes `preTokens`.
 fn camel_case_key(key: &str) -> String {
     let mut words = key.split('_');
     let mut camel = words.next().unwrap_or_default().to_owned();

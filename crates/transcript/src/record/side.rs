@@ -206,7 +206,7 @@ impl SideRecord {
         }
     }
 
-    /// Creates a `custom-title` record.
+    /// Creates a `custom-title` record, the title that a person gave.
     pub fn custom_title(session_id: &str, title: &str) -> Self {
         Self::CustomTitle {
             custom_title: title.to_owned(),
@@ -220,12 +220,12 @@ impl SideRecord {
         Self::Tag { tag: tag.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
     }
 
-    /// Creates an `agent-name` record.
+    /// Creates an `agent-name` record, the name of the session among agents.
     pub fn agent_name(session_id: &str, name: &str) -> Self {
         Self::AgentName { agent_name: name.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
     }
 
-    /// Creates a `mode` record.
+    /// Creates a `mode` record, which names the mode of the session and not the permission mode.
     pub fn mode(session_id: &str, mode: &str) -> Self {
         Self::Mode { mode: mode.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
     }
