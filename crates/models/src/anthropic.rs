@@ -198,7 +198,7 @@ impl AnthropicClient {
         Ok(CompleteMessage { request_id, message })
     }
 
-    /// Reads the body as JSON, within the time limit of a whole request.
+    /// Reads the body as JSON, within the time limit of a whole request. An error object in it is an error.
     async fn json(&self, response: Response) -> Result<Value, ModelError> {
         response::json(response, self.config.timeouts.request).await
     }

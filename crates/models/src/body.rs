@@ -73,7 +73,7 @@ pub(crate) fn assemble(request: &ModelRequest, purpose: Purpose, policy: BetaPol
     AssembledBody { chunks: writer.chunks, messages: writer.spans }
 }
 
-/// Returns `max_tokens` as it is sent: capped for a response in one piece.
+/// Returns `max_tokens` as it is sent: capped at [`MAX_TOKENS_UNSTREAMED`] for a response in one piece.
 fn max_tokens(request: &ModelRequest, purpose: Purpose) -> u32 {
     match purpose {
         Purpose::Stream | Purpose::CountTokens => request.max_tokens,
@@ -267,7 +267,7 @@ impl<'a> BodyWriter<'a> {
         self.push(piece.into());
     }
 
-    /// Appends a finished piece and counts its bytes.
+    /// Appends a finished piece and counts its bytes. Bytes that are still open must have been finished before.
     fn push(&mut self, piece: Bytes) {
         self.finished += piece.len();
         self.chunks.push(piece);
@@ -279,7 +279,7 @@ impl<'a> BodyWriter<'a> {
     }
 }
 
-/// Returns whether the message may carry the cache breakpoint.
+/// Returns whether the message may carry the cache breakpoint, which its last block decides.
 fn takes_breakpoint(message: &WireMessage) -> bool {
     message.breakpoint() == Breakpoint::Possible
 }

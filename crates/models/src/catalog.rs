@@ -143,7 +143,8 @@ impl Catalog {
     }
 }
 
-/// Returns a setting that names a model; blank text counts as not set, as in an empty environment variable.
+/// Returns a setting that names a model, without blanks around it; `None` if it is not set or blank, as in an empty
+/// environment variable.
 fn given(setting: &Option<String>) -> Option<&str> {
     setting.as_deref().map(str::trim).filter(|id| !id.is_empty())
 }

@@ -158,7 +158,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Returns whether requests can be made with this credential.
+    /// Returns whether this is a credential that requests can be made with, and not one that is only listed.
     pub fn is_usable(&self) -> bool {
         !matches!(self.found, Found::Unusable(_))
     }

@@ -134,7 +134,7 @@ fn text(error: &ModelError, model: &str) -> String {
     }
 }
 
-/// Returns the text for a 429, with the wait that the server asks for.
+/// Returns the text for a 429, with the wait that the server asks for, if it does.
 fn rate_limit_text(message: &str, retry_after: Option<Duration>) -> String {
     let wait = retry_after
         .map(|wait| format!(" · the server asks to wait {} s", wait.as_secs()))

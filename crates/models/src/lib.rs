@@ -72,7 +72,7 @@ pub struct CompleteMessage {
 }
 
 impl CompleteMessage {
-    /// Parses the message into its parts.
+    /// Parses the message into its parts; missing parts read as empty.
     pub fn read(&self) -> ResponseMessage {
         ResponseMessage::parse(&self.message)
     }

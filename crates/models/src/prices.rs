@@ -91,7 +91,7 @@ pub fn price(usage: &Usage, model: &str) -> Priced {
     Priced { cost: price_with(usage, price), basis }
 }
 
-/// Returns the cost of `usage` at given prices.
+/// Returns the cost of `usage` at given prices: tokens by kind, and web searches at their own price.
 pub fn price_with(usage: &Usage, price: TokenPrice) -> Cost {
     let writes = CacheWrites::of(usage);
     let nano_usd = [

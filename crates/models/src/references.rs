@@ -44,7 +44,7 @@ fn result_blocks(block: &mut Value) -> Option<&mut Vec<Value>> {
     block.get_mut("content")?.as_array_mut()
 }
 
-/// Returns the name of the tool that a block refers to; `None` if it is no reference.
+/// Returns the name of the tool that a block refers to; `None` for a block of another type.
 fn referred(block: &Value) -> Option<&str> {
     if block["type"] == KIND { block["tool_name"].as_str() } else { None }
 }

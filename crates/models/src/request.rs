@@ -145,7 +145,7 @@ impl WireMessage {
         self.refers_to_tools
     }
 
-    /// Returns the message as JSON.
+    /// Returns the message as JSON, the bytes that are sent with every request.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }

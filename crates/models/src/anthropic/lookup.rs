@@ -16,7 +16,7 @@ const MAX_PAGES: usize = 20;
 
 impl AnthropicClient {
     /// Returns the models that this credential may use, newest first as the API lists them. Reads all pages, at most
-    /// [`MAX_PAGES`]; entries without an id are left out.
+    /// 20; entries without an id are left out.
     pub async fn list_models(&self) -> Result<Vec<ModelInfo>, ModelError> {
         let mut models = Vec::new();
         let mut after = None;
