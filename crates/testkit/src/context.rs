@@ -275,7 +275,7 @@ fn temporary_folder() -> TempDir {
     folder.expect("a temporary folder")
 }
 
-/// Opens a pipe without waiting for its other end.
+/// Opens a pipe without waiting for its other end. To open it for writing without a reader is an error.
 fn open_pipe(path: &Path, options: &mut std::fs::OpenOptions) -> std::io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(path)

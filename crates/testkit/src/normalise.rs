@@ -86,7 +86,7 @@ impl Normaliser {
         self
     }
 
-    /// Converts the rules into those for text, with numbered ids.
+    /// Converts the rules into those for text, with numbered ids; numbering starts at 1.
     pub fn numbered(self) -> NumberedNormaliser {
         NumberedNormaliser { rules: self, kept: HashSet::new(), numbers: HashMap::new() }
     }
@@ -248,12 +248,12 @@ fn is_duration(key: &str) -> bool {
     DURATIONS.contains(&key) || ((key.ends_with("_ms") || key.ends_with("Ms")) && !CHOSEN.contains(&key))
 }
 
-/// Normalises one value with the general rules only.
+/// Returns one value normalised with the general rules only; see [`Normaliser::value`].
 pub fn normalise(value: &Value) -> Value {
     Normaliser::default().value(value)
 }
 
-/// Normalises all lines of a run with the general rules only.
+/// Returns all lines of a run normalised with the general rules only; see [`Normaliser::lines`].
 pub fn normalise_lines(lines: &[Value]) -> Vec<Value> {
     Normaliser::default().lines(lines)
 }

@@ -206,7 +206,7 @@ impl Running {
         }
     }
 
-    /// Fails the test with everything that the program has written so far.
+    /// Panics with `why` and everything that the program has written so far.
     fn give_up(&self, why: &str) -> ! {
         panic!(
             "{}: {why} after {:?}\n--- stdout\n{}--- stderr\n{}",

@@ -19,7 +19,8 @@ pub fn recordings() -> Option<PathBuf> {
     beside_repository("recordings")
 }
 
-/// Returns a file or folder of the material, such as `reference/security-cases.json`; otherwise like [`recordings`].
+/// Returns a file or folder of the material, such as `reference/security-cases.json`. If it is missing, prints the
+/// fixed line and returns `None`, or panics with `LATHE_RECORDINGS=required`.
 pub fn beside_repository(path: &str) -> Option<PathBuf> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
     let required = std::env::var("LATHE_RECORDINGS").is_ok_and(|value| value == "required");
