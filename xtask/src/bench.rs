@@ -129,7 +129,7 @@ fn parse(args: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-/// Builds the release program and returns its path.
+/// Builds the release program and returns its path. A build that fails is an error.
 fn build(repo: &Repo) -> Result<PathBuf> {
     let status = repo
         .cargo(&["build", "--release", "--package", "lathe-cli"])

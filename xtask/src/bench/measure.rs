@@ -242,13 +242,13 @@ impl Bench<'_> {
         self.memory(what, Plan::Text, SESSIONS, floor)
     }
 
-    /// Measures the peak memory of a session with many tool calls.
+    /// Measures the peak memory of one session with many tool calls; there is no floor.
     fn memory_of_tool_turns(&self) -> Result<Row> {
         let turns = self.effort.turns;
         self.memory(&format!("peak memory, {turns} tool turns"), Plan::ToolTurns(turns), 1, None)
     }
 
-    /// Measures the peak memory of every program, as the median of `runs` sessions.
+    /// Measures the peak memory of every program, as the median of `runs` sessions; `what` and `floor` go into the row.
     fn memory(&self, what: &str, plan: Plan, runs: usize, floor: Option<f64>) -> Result<Row> {
         let mut figures = vec![];
         for subject in self.subjects() {
@@ -289,7 +289,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Milliseconds, figures, median_ms(bash), Budget::AtMost(5.0)))
     }
 
-    /// Measures how much longer late turns of a long session take than early ones.
+    /// Measures how much longer the last turns of a long session take than the first ones.
     fn growth(&self) -> Result<Row> {
         let turns = self.effort.long_turns;
         let mut figures = vec![];
@@ -300,7 +300,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Times, figures, None, Budget::AtMost(FLAT)))
     }
 
-    /// Measures how many lines per second a session writes with partial messages.
+    /// Measures how many lines per second a session writes with partial messages; there is no budget.
     fn streaming(&self) -> Result<Row> {
         let mut rates = vec![vec![]; 1 + self.peers.len()];
         for _ in 0..SESSIONS {
@@ -377,7 +377,7 @@ pub(super) fn median_ms(times: Vec<Duration>) -> Option<f64> {
     median(times.into_iter().map(|time| time.as_secs_f64() * 1000.0).collect())
 }
 
-/// Returns the median of a list; `None` of an empty one.
+/// Returns the median of a list, which need not be sorted; `None` of an empty one.
 pub(super) fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let middle = figures.len() / 2;

@@ -145,7 +145,7 @@ fn talk(mut stdin: ChildStdin, stdout: impl BufRead) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// Returns the reply that allows a call.
+/// Returns the reply to the request with this id that allows its call.
 fn yes(request_id: &Value) -> Value {
     json!({ "type": "control_response", "response": {
         "subtype": "success", "request_id": request_id, "response": { "behavior": "allow" },

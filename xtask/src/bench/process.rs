@@ -41,7 +41,7 @@ pub struct Output {
 }
 
 impl Finished {
-    /// Fails, with the last output of the child, if it did not succeed.
+    /// Checks that the child succeeded; the error has the end of its output. `name` is for the message.
     pub fn must_be_good(&self, name: &str) -> Result<()> {
         if self.status.success() {
             return Ok(());

@@ -147,7 +147,7 @@ impl Log {
         Ok(bytes)
     }
 
-    /// Writes a record of one block of a response. Returns its number of bytes.
+    /// Writes a record of one block of a response, with a message id of its own. Returns its number of bytes.
     fn answer(&mut self, out: &mut impl Write, block: Value) -> Result<usize> {
         let id = format!("msg_{}", self.records);
         let message =

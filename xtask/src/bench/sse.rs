@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// The model that subjects are told to use.
 pub const MODEL: &str = "claude-sonnet-5";
 
-/// Returns a response with a short text.
+/// Returns a response with a short text, which ends the turn.
 pub fn text() -> Vec<u8> {
     let block = json!({ "type": "text", "text": "" });
     let delta = json!({ "type": "text_delta", "text": "Done." });
@@ -35,7 +35,7 @@ pub fn call(number: usize, tool: &str, input: &Value) -> Vec<u8> {
     message(&format!("msg_{number:06}"), &block, &[delta], "tool_use")
 }
 
-/// Returns a response with a text that arrives in `count` pieces.
+/// Returns a response with a text that arrives in `count` deltas.
 pub fn pieces(count: usize) -> Vec<u8> {
     let block = json!({ "type": "text", "text": "" });
     let delta = json!({ "type": "text_delta", "text": "some words " });

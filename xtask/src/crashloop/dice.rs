@@ -9,7 +9,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// Returns the next number.
+    /// Returns the next number of the sequence that the seed determines.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

@@ -50,7 +50,7 @@ impl TaskRecords {
         self.started.difference(&self.ended).cloned().collect()
     }
 
-    /// Returns the tasks whose ends the model is still to be told.
+    /// Returns the tasks whose ends are queued and not told, so that the model is still to be told of them.
     pub fn untold(&self) -> BTreeSet<String> {
         let untold = self.queued.iter().filter(|(run, _)| !self.told.contains(*run));
         untold.map(|(_, task)| task.clone()).collect()

@@ -138,8 +138,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Chooses the next kill: half of them after a time, half after a number of lines. After the first kill every third
-    /// life is left alone, and all after [`MOST_KILLS`].
+    /// Chooses the next kill: half of them after a time, half after a number of lines. After the first kill a third of
+    /// the lives run to their end, and after [`MOST_KILLS`] kills all do.
     fn next_kill(&mut self) -> Kill {
         let rest = u64::from(PROMPTS - self.prompt);
         match self.tally.kills {

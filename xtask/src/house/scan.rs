@@ -20,7 +20,7 @@ pub struct Function {
 pub struct Code(Vec<u8>);
 
 impl Code {
-    /// Blanks out comments, strings and character literals.
+    /// Returns the source with comments, strings and character literals blanked out.
     pub fn new(source: &str) -> Self {
         let bytes = source.as_bytes();
         let mut code = bytes.to_vec();
@@ -172,7 +172,7 @@ impl Code {
         self.0.len().saturating_sub(1)
     }
 
-    /// Returns the number of the line at a position, from 1.
+    /// Returns the number of the line at a byte position, from 1.
     fn line(&self, at: usize) -> usize {
         1 + self.0[..at].iter().filter(|byte| **byte == b'\n').count()
     }
