@@ -170,8 +170,8 @@ impl RequestChecker {
     }
 
     /// Checks the fields that have rules of their own (model, tools, system, tool choice, thinking, sampling) and
-    /// returns what the rules about the whole request need. Tools and system are looked up in the memory first: a
-    /// client sends the same ones with each request.
+    /// returns what the rules about the whole request need. Tools and system are looked up in the memory first, because
+    /// a client sends the same ones with each request. The order of the checks decides which fault is reported.
     fn check_parts(&self, fields: &BodyFields<'_>, betas: &[&str]) -> Verdict<RequestParts> {
         let Some(Value::String(model)) = fields.value("model")? else {
             return FieldPath::root("model").refuse("Input should be a valid string");
@@ -305,7 +305,7 @@ impl OwnAnswers for RequestChecker {
     }
 }
 
-/// Borrows the summaries in the order of the request, in the form that the rules about the conversation take.
+/// Returns the summaries in the order of the request, in the form that the rules about the conversation take.
 fn summaries(messages: &[CheckedMessage]) -> Vec<&MessageSummary> {
     messages.iter().map(|message| message.summary.as_ref()).collect()
 }

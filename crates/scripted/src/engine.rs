@@ -140,8 +140,8 @@ impl ScriptEngine {
         Ok(Facts::of_http(brief, body, headers).with_check(checked))
     }
 
-    /// Responds to a request that never becomes HTTP, or refuses it as the API would: the bytes and headers that the
-    /// client would send are checked.
+    /// Responds to a request that never becomes HTTP, or refuses it as the API would; a refused request uses no turn.
+    /// The bytes and headers that the client would send under `policy` are checked.
     pub(crate) fn respond_in_process(
         &self,
         request: &Arc<ModelRequest>,

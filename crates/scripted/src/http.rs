@@ -102,7 +102,8 @@ impl From<Reply> for Response {
 
 /// Responds to requests.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// Returns the response to one request; the connection performs its steps afterwards.
+    /// Returns the response to one request; the connection performs its steps afterwards. Requests of one connection
+    /// come one after the other, those of several at the same time.
     fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
 }
 

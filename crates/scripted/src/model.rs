@@ -266,7 +266,8 @@ impl Answer {
         error
     }
 
-    /// Returns the API's error in a body that should have been a stream; `None` if it is something else.
+    /// Returns the API's error in a body that should have been a stream, with the id of the request; `None` if it is
+    /// something else.
     fn told(&self, body: &[u8]) -> Option<ModelError> {
         let error = api_error(None, body);
         error.api_type.is_some().then(|| ModelError { request_id: self.request_id.clone(), ..error })

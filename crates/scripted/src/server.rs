@@ -237,8 +237,8 @@ impl Answer {
 }
 
 impl ScriptHandler {
-    /// Finds the endpoint. A known path with another method is 405; any other path, and another method for a single
-    /// model, is 404.
+    /// Returns the response of the endpoint that the request names. A known path with another method is 405; any other
+    /// path, and another method for a single model, is 404.
     fn answer(&self, request: &Request) -> Answer {
         let path = request.path();
         match (request.method.as_str(), path) {

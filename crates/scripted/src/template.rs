@@ -140,7 +140,7 @@ fn closing(inner: &str) -> Option<usize> {
 
 impl Slot {
     /// Parses what is between the braces. `last:` takes everything after it as a regular expression, colons included;
-    /// after any other name only a JSON pointer may follow.
+    /// after any other name only a JSON pointer may follow. An unknown name or a bad pattern is an error.
     fn parse(source: &str) -> Result<Self, TemplateError> {
         let inner = source.trim();
         if let Some(pattern) = inner.strip_prefix("last:") {

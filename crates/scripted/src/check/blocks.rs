@@ -181,7 +181,8 @@ impl BlockInMessage<'_> {
         Ok(())
     }
 
-    /// Checks a call: in a response, with an id, a name and a map as input. The input counts as text of the request.
+    /// Checks a call: in a response, with an id, a name and a map as input. Adds the call and the size of its input to
+    /// the summary; whether the id is unique is checked in `conversation.rs`.
     fn tool_use(&self, summary: &mut MessageSummary) -> Verdict {
         if summary.role != MessageRole::Assistant {
             return self.message_path("`tool_use` blocks can only be in `assistant` messages");
@@ -197,8 +198,9 @@ impl BlockInMessage<'_> {
         Ok(())
     }
 
-    /// Checks a result: in a user message, with the id of its call. Its content is a text or a list of blocks, each
-    /// checked with the stricter list of kinds; whether the call exists is checked in `conversation.rs`.
+    /// Checks a result: in a user message, with the id of its call, and adds it to the summary. Its content is a text
+    /// or a list of blocks, each checked with the stricter list of kinds; whether the call exists is checked in
+    /// `conversation.rs`.
     fn tool_result(&self, summary: &mut MessageSummary) -> Verdict {
         if summary.role != MessageRole::User {
             return self.message_path("`tool_result` blocks can only be in `user` messages");
@@ -233,7 +235,8 @@ impl BlockInMessage<'_> {
         Ok(())
     }
 
-    /// Returns the id in the field `name`, which must consist of ASCII letters, digits, `_` and `-`.
+    /// Returns the id in the field `name`; refuses an empty one and one with other characters than ASCII letters,
+    /// digits, `_` and `-`.
     fn id(&self, name: &str) -> Verdict<String> {
         let id = self.inside.text(self.block, name)?;
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');

@@ -90,8 +90,8 @@ impl MarkOrder {
         }
     }
 
-    /// Refuses too many marks, otherwise the first long-lived mark after a short-lived one. To be called once all marks
-    /// are added.
+    /// Refuses too many marks, otherwise the first long-lived mark after a short-lived one. Must be called after all
+    /// marks were added.
     pub(crate) fn verdict(self) -> Verdict {
         if self.count > MOST {
             let found = self.count;

@@ -126,7 +126,8 @@ fn check_system(
     }
 }
 
-/// Checks the last message: its role, and that a prefilled response does not end in white space.
+/// Checks an assistant message at the end: newer models refuse it, and older ones refuse one that ends in white space.
+/// Any other end passes.
 pub(crate) fn check_end(messages: &[&MessageSummary], rules: &ModelRules) -> Verdict {
     let Some(last) = messages.last().filter(|last| last.role == MessageRole::Assistant) else {
         return Ok(());

@@ -53,8 +53,8 @@ pub(crate) fn check_image(
     Ok(())
 }
 
-/// Checks an image that is sent as base64, and returns its longer edge in pixels. The size limit applies to the encoded
-/// text, and is checked before it is decoded.
+/// Checks an image that is sent as base64 and returns its longer edge in pixels. `fields` is the path of the source;
+/// the size limit applies to the encoded text and is checked before that is decoded.
 fn base64_edge(source: &Map<String, Value>, fields: &FieldPath<'_>) -> Verdict<u32> {
     let declared = fields.text(source, "media_type")?;
     if !IMAGE_TYPES.contains(&declared) {
@@ -161,7 +161,8 @@ fn little_endian(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
     Some(part.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
-/// Checks a document block at `at`. Messages call a PDF `pdf`, whatever its block is called.
+/// Checks a document block at `at`, and adds its pages or its text to the summary. Error messages call it `pdf` where
+/// it is one.
 pub(crate) fn check_document(
     block: &Map<String, Value>,
     at: &FieldPath<'_>,

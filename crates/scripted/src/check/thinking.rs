@@ -123,7 +123,7 @@ pub(crate) fn check_model(asked: ThinkingAsked, with: &SamplingFields, rules: &M
     Ok(())
 }
 
-/// Checks `thinking.type` against the model. Turning it off may also depend on the effort.
+/// Checks `thinking.type` against the model. Whether it may be turned off can also depend on the effort.
 fn check_mode(asked: ThinkingAsked, with: &SamplingFields, rules: &ModelRules) -> Verdict {
     match asked {
         ThinkingAsked::Enabled { .. } if rules.refuses_budget() => refuse(
@@ -151,8 +151,8 @@ fn check_mode(asked: ThinkingAsked, with: &SamplingFields, rules: &ModelRules) -
 
 /// What is known of the model's own responses.
 pub(crate) trait OwnAnswers {
-    /// Returns whether the response with this call is known to have begun without thinking, because the script gave
-    /// it so.
+    /// Returns whether the response with this call is known to have begun without thinking, because the script gave it
+    /// so; false if the id does not tell.
     fn began_without_thinking(&self, call: &str) -> bool;
 }
 
@@ -201,8 +201,8 @@ impl ThinkingHistory<'_> {
         Ok(())
     }
 
-    /// Checks one signature. The order of the arms matters: an edited block of the latest turn has a message of its
-    /// own; any other bad signature is accepted while thinking is off.
+    /// Checks one signature; `index` is that of its message. The order of the arms matters: an edited block of the
+    /// latest turn has a message of its own, and any other bad signature is accepted while thinking is off.
     fn check_seal(&self, index: usize, seen: &ThinkingBlock, is_latest: bool) -> Verdict {
         let counts = !self.asked.is_off(self.rules);
         match seen.seal {
