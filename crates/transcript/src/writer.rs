@@ -347,7 +347,8 @@ fn has_no_locks(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported || Errno::from_io_error(error) == Some(Errno::NOLCK)
 }
 
-/// Returns the process that holds the lock, by the kernel's list; `None` if the system has no such list.
+/// Returns the process that holds the lock, by the kernel's list; `None` if the system has no such list, or it names
+/// none.
 fn lock_holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino().to_string();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
