@@ -181,7 +181,8 @@ pub struct ListedModel {
     pub supports_adaptive_thinking: bool,
 }
 
-/// Returns the capabilities of a model, with sensible guesses for one that is not in the table.
+/// Returns the capabilities of a model, with `[1m]` in the name counted. One that is not in the table gets guesses:
+/// those of a new model for `claude-`, and for others only what every server knows.
 pub fn capabilities(model: &str) -> Capabilities {
     let known = table::facts(model).map(|row| row.capabilities);
     let mut capabilities = known.unwrap_or(if table::canonical(model).starts_with("claude-") {
