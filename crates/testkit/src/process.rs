@@ -257,7 +257,8 @@ fn read_lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// Reads bytes in a thread until the pipe ends. The receiver gets one message then; the bytes can be looked at before.
+/// Reads bytes in a thread until the pipe ends, when the receiver gets its one message. The bytes that have arrived can
+/// be looked at before.
 fn read_all(mut pipe: impl Read + Send + 'static) -> (Arc<Mutex<Vec<u8>>>, Receiver<()>) {
     let text = Arc::new(Mutex::new(Vec::new()));
     let (done, is_done) = channel();

@@ -34,8 +34,8 @@ enum IfMissing {
     Fail,
 }
 
-/// Returns the place if it exists. Otherwise the test fails, or the line that marks a skipped test is printed. It goes
-/// to stdout directly, because the test harness captures what `println!` prints.
+/// Returns the place if it exists. Otherwise the test fails, or the line that marks a skipped test is printed and the
+/// result is `None`. The line goes to stdout directly, because the test harness captures what `println!` prints.
 fn found(place: PathBuf, if_missing: IfMissing) -> Option<PathBuf> {
     if place.exists() {
         return Some(place);
