@@ -200,8 +200,8 @@ impl Bench<'_> {
         Ok(row("`--version`", Unit::Milliseconds, figures, None, Budget::AtMost(5.0)))
     }
 
-    /// Measures a session with one response: the time to its request, and the time to its end. The programs take
-    /// turns, so that a change of the machine's load meets all of them.
+    /// Measures a session with one response: the time to its request, and the time to its end. The programs take turns,
+    /// so that a change of the machine's load affects all of them.
     fn one_answer(&self, curl: &Curl) -> Result<[Row; 2]> {
         let count = 1 + self.peers.len();
         let (mut first, mut total) = (vec![vec![]; count], vec![vec![]; count]);
@@ -258,7 +258,8 @@ impl Bench<'_> {
         Ok(row(what, Unit::Megabytes, figures, floor, Budget::AtMost(20.0)))
     }
 
-    /// Returns the median peak memory of `runs` children in megabytes; `None` if the machine does not report it.
+    /// Returns the median peak memory of `runs` children in megabytes, each run under `plan`; `None` if the machine
+    /// does not report it.
     fn peak(&self, runs: usize, plan: &Plan, command: impl Fn() -> Command) -> Result<Option<f64>> {
         let mut peaks = vec![];
         for _ in 0..runs {

@@ -46,7 +46,8 @@ impl Bench<'_> {
         rows
     }
 
-    /// Measures one search. The floor is `rg` with the same search, if it is installed.
+    /// Measures one search as the turns that call it. The floor is `rg` with the same search, or missing if `rg` is not
+    /// installed.
     fn search(&self, search: &Search) -> Result<Row> {
         let turns = self.effort.runs;
         let mut times = vec![vec![]; self.subjects().count()];

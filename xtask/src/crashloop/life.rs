@@ -67,8 +67,8 @@ pub struct Life<'a> {
 }
 
 impl<'a> Life<'a> {
-    /// Starts a process of the session that begins with the prompt number `prompt`. Its output is also written to
-    /// `tee`, as evidence.
+    /// Starts a process of the session that begins with the prompt number `prompt`, and returns it before any prompt is
+    /// sent. Its output is copied to `tee`, as evidence.
     pub fn start(
         command: &mut Command,
         tee: &Path,

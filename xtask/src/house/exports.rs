@@ -53,7 +53,8 @@ fn crates(files: &[SourceFile]) -> impl Iterator<Item = &str> {
     roots.filter(|name| !NOT_COUNTED.contains(name))
 }
 
-/// Returns the types that a crate exports: those declared in public modules, and those that `pub use` names.
+/// Returns the types that a crate exports: those declared in public modules outside of tests, and its own that `pub
+/// use` names.
 fn exported_types(files: &[SourceFile], name: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let src = format!("crates/{name}/src");

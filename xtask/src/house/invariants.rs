@@ -38,7 +38,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
-/// Returns each paragraph from `**Invariant:**` to its end, with the line it starts on.
+/// Returns each paragraph from `**Invariant:**` to its end, in one line, with the number of the line it starts on.
 fn invariants(text: &str) -> Vec<(usize, String)> {
     const MARK: &str = "**Invariant:**";
     let mut found: Vec<(usize, String)> = Vec::new();

@@ -15,7 +15,8 @@ const MAX_LOOKUPS: usize = 12;
 const METHODS: [&str; 6] =
     [".get(\"", ".get_mut(\"", ".contains_key(\"", ".remove(\"", ".pointer(\"", ".pointer_mut(\""];
 
-/// Counts look-ups of JSON fields by name in `agent`, and complains if there are too many.
+/// Complains if `agent` has more than [`MAX_LOOKUPS`] look-ups of JSON fields by name, and notes their number in any
+/// case.
 pub fn check(files: &[SourceFile]) -> Findings {
     let sources = files.iter().filter(|file| is_agent_source(file));
     let found: Vec<String> = sources

@@ -134,7 +134,8 @@ fn is_looked_at(file: &SourceFile) -> bool {
         && !file.is_test()
 }
 
-/// Returns every name of a tool: what `fn name` of each `Tool` in `tools` returns, and the names of the list above.
+/// Returns every name of a tool: what `fn name` of each `Tool` in `tools` returns, and the names in
+/// [`FORMER_AND_COMING`].
 fn tool_names(files: &[SourceFile]) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = FORMER_AND_COMING.iter().map(|name| (*name).to_owned()).collect();
     for file in files.iter().filter(|file| file.path.starts_with("crates/tools/src/") && file.is_rust()) {

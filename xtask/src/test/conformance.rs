@@ -121,7 +121,8 @@ fn starts(program: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Installs what the folder requires, if that has changed, and runs its tests with node.
+/// Installs what the folder requires, if that has changed, and runs its tests with node, which gets the program from
+/// `LATHE_BIN`. An installation that fails is an error.
 fn node(folder: &Path, binary: &Path) -> Result<Totals> {
     let lists = [folder.join("package.json"), folder.join("package-lock.json")];
     let stamp = folder.join("node_modules").join(".installed-for");
@@ -140,7 +141,8 @@ fn node(folder: &Path, binary: &Path) -> Result<Totals> {
     Ok(checked(totals::of_tap(&text), end))
 }
 
-/// Installs what the folder requires into `venv`, if that has changed, and runs its tests with Python.
+/// Installs what the folder requires into `venv`, if that has changed, and runs its tests with Python, which gets the
+/// program from `LATHE_BIN`. An installation that fails is an error.
 fn python(folder: &Path, binary: &Path, venv: &Path) -> Result<Totals> {
     let lists = [folder.join("requirements.txt")];
     let stamp = venv.join(".installed-for");
