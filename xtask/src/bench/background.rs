@@ -68,7 +68,7 @@ impl Bench<'_> {
             let mut command = lathe.session(&self.place, "go", Detail::Messages);
             command.args(["--background", "stop"]);
             let plan = Plan::Calls { turns, tool: "Bash", input };
-            let mut times = self.run(&lathe.name, command, plan)?.turns();
+            let mut times = self.run(&lathe.name, command, plan)?.rounds();
             times.truncate(turns);
             Ok(median_ms(times))
         };

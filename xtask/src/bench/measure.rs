@@ -120,7 +120,7 @@ impl Run {
 
     /// Returns the times between consecutive requests, in order. With the plans that it is used for each is one turn; a
     /// single request gives none.
-    pub(super) fn turns(&self) -> Vec<Duration> {
+    pub(super) fn rounds(&self) -> Vec<Duration> {
         self.seen.arrivals.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect()
     }
 }
@@ -282,7 +282,7 @@ impl Bench<'_> {
                 bash.push(self.run("bash", command, Plan::Text)?.total());
             }
             for (subject, times) in self.subjects().zip(&mut times) {
-                times.extend(self.session(subject, Plan::ToolTurns(turns))?.turns());
+                times.extend(self.session(subject, Plan::ToolTurns(turns))?.rounds());
             }
         }
         let figures = times.into_iter().map(median_ms).collect();
@@ -295,7 +295,7 @@ impl Bench<'_> {
         let turns = self.effort.long_turns;
         let mut figures = vec![];
         for subject in self.subjects() {
-            figures.push(growth_of(&self.session(subject, Plan::ToolTurns(turns))?.turns()));
+            figures.push(growth_of(&self.session(subject, Plan::ToolTurns(turns))?.rounds()));
         }
         let what = format!("the last {ENDS} of {turns} tool turns, compared with the first {ENDS}");
         Ok(row(&what, Unit::Times, figures, None, Budget::AtMost(FLAT)))

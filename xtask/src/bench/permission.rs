@@ -75,7 +75,7 @@ impl Bench<'_> {
         if !stdout.contains("\"is_error\":true") {
             bail!("{} ran a command that a rule denies", subject.name);
         }
-        Ok(run.turns())
+        Ok(run.rounds())
     }
 }
 

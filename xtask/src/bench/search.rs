@@ -61,7 +61,7 @@ impl Bench<'_> {
             }
             for (subject, times) in self.subjects().zip(&mut times) {
                 let plan = Plan::Calls { turns, tool: search.tool, input: search.input.clone() };
-                times.extend(self.session(subject, plan)?.turns());
+                times.extend(self.session(subject, plan)?.rounds());
             }
         }
         let figures = times.into_iter().map(median_ms).collect();

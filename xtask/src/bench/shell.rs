@@ -37,7 +37,7 @@ impl Bench<'_> {
                     None => drop(fs::remove_file(&path)),
                 }
                 let lathe = self.subjects().next().context("there is always Lathe")?;
-                times.extend(self.session(lathe, Plan::ToolTurns(turns))?.turns());
+                times.extend(self.session(lathe, Plan::ToolTurns(turns))?.rounds());
             }
         }
         fs::remove_file(&path).context("failed to remove .bashrc")?;
