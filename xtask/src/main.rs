@@ -26,6 +26,7 @@ usage: cargo xtask <command>
                          steps: fmt, clippy, house, test, crashloop, conformance
   bench [options]        measure the release build side by side with curl
     --quick              fewer runs and turns
+    --background         the rows about background commands only
     --runs N             runs per figure (default 20)
     --peer \"CMD …\"       measure another CLI with the same arguments (may be repeated)
     --bin PATH           measure this binary instead of building one
@@ -33,6 +34,7 @@ usage: cargo xtask <command>
     --write-readme       put the table into README.md
     --check              fail when a budget is missed
   crashloop N [options]  kill N scripted sessions with -9 at random instants, resume, check what is left
+    --tasks              every session has commands in the background, not only half of them
     --seed S             the same plan of kills again
     --jobs N             sessions at the same time (default: one a core)
     --bin PATH           this binary instead of a debug build
