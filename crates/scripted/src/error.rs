@@ -65,7 +65,7 @@ pub enum ScriptError {
     },
 }
 
-/// Returns the hint as an indented line that begins with a line break, or an empty text if there is no hint.
+/// Returns the hint as an indented line that begins with a line break, or an empty text without one.
 fn hint_line(hint: &Option<String>) -> String {
     hint.as_ref().map(|hint| format!("\n  hint: {hint}")).unwrap_or_default()
 }

@@ -204,7 +204,7 @@ impl Facts {
         self.detail().users.last().map(String::as_str)
     }
 
-    /// Returns the text that the conversation began with, without reminders; `None` if there is no user text.
+    /// Returns the text that the conversation began with, without reminders; `None` without user text.
     pub fn first_user_text(&self) -> Option<&str> {
         self.detail().users.first().map(String::as_str)
     }

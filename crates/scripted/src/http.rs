@@ -49,7 +49,7 @@ impl Request {
         self.target.split('?').next().unwrap_or("")
     }
 
-    /// Returns the first value of a query parameter, not decoded; `None` if there is no `name=`.
+    /// Returns the first value of a query parameter, not decoded; `None` without `name=`.
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
         let (_, query) = self.target.split_once('?')?;
         query

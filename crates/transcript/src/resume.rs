@@ -351,7 +351,7 @@ impl Loader<'_> {
         Ok(RawObject::parse(&text).ok().and_then(|record| record.text(key)))
     }
 
-    /// Reads one string of the side record at `span`; `None` if there is no such record, it cannot be parsed or the
+    /// Reads one string of the side record at `span`; `None` if the record is missing, it cannot be parsed or the
     /// field is not a string.
     fn side(&self, span: Option<Span>, key: &str) -> io::Result<Option<String>> {
         span.map_or(Ok(None), |span| self.field(span, key))

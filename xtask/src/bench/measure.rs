@@ -242,7 +242,7 @@ impl Bench<'_> {
         self.memory(what, Plan::Text, SESSIONS, floor)
     }
 
-    /// Measures the peak memory of one session with many tool calls; there is no floor.
+    /// Measures the peak memory of one session with many tool calls; the row has no floor.
     fn memory_of_tool_turns(&self) -> Result<Row> {
         let turns = self.effort.turns;
         self.memory(&format!("peak memory, {turns} tool turns"), Plan::ToolTurns(turns), 1, None)
@@ -301,7 +301,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Times, figures, None, Budget::AtMost(FLAT)))
     }
 
-    /// Measures how many lines per second a session writes with partial messages; there is no budget.
+    /// Measures how many lines per second a session writes with partial messages; the row has no budget.
     fn streaming(&self) -> Result<Row> {
         let mut rates = vec![vec![]; 1 + self.peers.len()];
         for _ in 0..SESSIONS {

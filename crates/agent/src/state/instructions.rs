@@ -23,7 +23,7 @@ impl MemoryInstructions {
     }
 
     /// Returns the text of the memory files that apply from the start, as the reminder that a conversation begins with;
-    /// `None` if there is no such text.
+    /// `None` without such text.
     pub fn preamble(&self) -> Option<String> {
         self.memory.as_ref().and_then(preamble_of)
     }
@@ -35,7 +35,7 @@ impl MemoryInstructions {
 }
 
 /// Returns the text of the memory files that apply from the start, as the reminder that a conversation begins with;
-/// `None` if there is no such text.
+/// `None` without such text.
 pub(crate) fn preamble_of(memory: &Memory) -> Option<String> {
     memory.text().map(|text| system_reminder(&text))
 }

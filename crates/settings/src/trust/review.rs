@@ -150,7 +150,7 @@ impl WithheldReport<'_> {
 }
 
 /// Returns the sentence about withheld content of files that are not settings files, which have sentences of their own.
-/// `None` if there is no such content.
+/// `None` without such content.
 fn files_warning(
     folder: &Path,
     by_items: bool,

@@ -82,7 +82,7 @@ impl SettingsStack {
 }
 
 impl ScheduledTasks {
-    /// Returns the stamp of the file, by which a change is noticed; `None` if there is no file.
+    /// Returns the stamp of the file, by which a change is noticed; `None` without a file.
     pub fn stamp(&self) -> Option<Stamp> {
         Stamp::at(&self.file())
     }

@@ -140,7 +140,7 @@ fn write(path: &str, content: &str, context: &ToolContext, stop: &Stop) -> Resul
 
 /// Checks that the model knows what it overwrites; a missing file may always be written. A file that changed since it
 /// was read, or was read in part, is never replaced, because the unseen part would be lost; an unread one only if the
-/// settings allow it and it is no notebook.
+/// settings allow it and it is not a notebook.
 fn may_overwrite(
     before: &Before,
     target: &Target,

@@ -101,7 +101,7 @@ impl Target {
         }
     }
 
-    /// Returns how many names (hard links) the file has now; it is an error if there is no file.
+    /// Returns how many names (hard links) the file has now; a missing file is an error.
     pub fn links(&self) -> Result<u64, FileError> {
         let stat = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|errno| FileError::from_errno(errno, "stat"))?;

@@ -38,7 +38,7 @@ impl AgentJournal {
         self.answer_record.clone()
     }
 
-    /// Returns the id of the last record, which the next one will name as its parent; `None` if there is no record yet.
+    /// Returns the id of the last record, which the next one will name as its parent; `None` before the first record.
     pub fn last_record(&self) -> Option<String> {
         self.last.clone()
     }
