@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(missing_docs, reason = "for tests only")]
 
+pub mod table;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
