@@ -243,7 +243,9 @@ impl SessionServices {
 
     /// Claims the end of a task, kills it with all its processes, and tells the host; fails if no task has this id or
     /// it has ended. `model` says what is recorded about the notice of a background task: `Withdrawn`, or `Queued` for
-    /// a later run to tell the model, and then the host is told no output file.
+    /// a later run to tell the model, and then the host is told no output file. The notice is recorded before the host is
+    /// told, so that a killed process leaves the end either untold or told. Waits until the processes have ended, within a
+    /// bound; must not be dropped before it returns, because the session would keep waiting for the claimed end.
     async fn stop(&self, id: &str, model: NoticeRecord) -> Result<TaskReport, NotStopped> {
         let mut claimed = {
             let mut list = self.tasks.list();

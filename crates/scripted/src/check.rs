@@ -220,7 +220,9 @@ impl RequestChecker {
     }
 
     /// Checks each message on its own and remembers the valid ones. A message that is remembered is not parsed again,
-    /// unless its cache marks differ from those it was checked with; one without marks needs no new check.
+    /// unless its cache marks differ from those it was checked with; one without marks needs no new check. Refuses a
+    /// missing or empty list, and stops at the first invalid message; the ones before it stay remembered. The lock of the
+    /// memory must not be held while a message is checked, so that other requests do not wait.
     fn check_messages(
         &self,
         fields: &BodyFields<'_>,

@@ -140,8 +140,9 @@ impl<'s> Parser<'s> {
         true
     }
 
-    /// Consumes a text if it comes next, and returns whether it did. It does not check that a word ends there; see
-    /// [`Self::reserved`].
+    /// Consumes a text if it comes next, and returns whether it did; otherwise the position stays. Line continuations
+    /// before and in it are skipped and consumed, too, so it is not for the content of quotes and comments; see
+    /// [`Self::raw`]. It does not check that a word ends there; see [`Self::reserved`].
     pub(super) fn accept(&mut self, text: &str) -> bool {
         if !self.looking_at(text) {
             return false;

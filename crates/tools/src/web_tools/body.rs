@@ -47,8 +47,10 @@ enum ContentKind {
     Other,
 }
 
-/// Returns the text of a response: decompressed, decoded, and as Markdown if it is HTML. Fails if it is not text, too
-/// large or corrupt. Meant for the blocking pool, because it takes as long as the page is large.
+/// Returns the text of a response: decompressed, decoded, and as Markdown if it is HTML. Fails if it is not text, is
+/// compressed in an unknown way, cannot be decompressed or becomes too large by that, or if `stop` is set; a body that is
+/// not compressed is not limited here, because the request limits it. Characters that cannot be decoded become U+FFFD.
+/// Meant for the blocking pool, because it takes as long as the page is large.
 pub(crate) fn text_of(reply: PageReply, stop: &Stop) -> Result<PageText, BodyError> {
     let content_type = reply.content_type.unwrap_or_default();
     let body = decompressed(reply.body, reply.content_encoding.as_deref(), stop)?;
