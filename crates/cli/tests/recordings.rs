@@ -104,6 +104,10 @@ const RUNS: &[(&str, Texts)] = &[
     ("seed-era/ask_none@0.2.50", Texts::Ours),
     ("seed-era/bash_bg_oneshot@0.2.50", Texts::Ours),
     ("seed-era/bash_tools@0.2.50", Texts::Ours),
+    ("seed-era/d_progress@0.2.50", Texts::Ours),
+    // Of 35 s: the older clients get no sign of life meanwhile.
+    ("seed-era/d_progress35@0.2.34", Texts::Ours),
+    ("seed-era/d_progress35@0.2.50", Texts::Ours),
     ("seed-era/basic@0.2.34", Texts::Ours),
     ("seed-era/basic@0.2.50", Texts::Ours),
     ("seed-era/basic_tasks@0.2.34", Texts::Ours),

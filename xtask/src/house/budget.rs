@@ -56,7 +56,7 @@ mod tests {
         let found = check(&lock(360), Some(BINARY_BYTES));
         assert!(found.complaints.is_empty());
         assert_eq!(found.notes[0], "Cargo.lock holds 360 packages (at most 360)");
-        assert_eq!(found.notes[1], "the release binary has 20.0 MB (at most 20.0)");
+        assert_eq!(found.notes[1], "the release binary has 22.0 MB (at most 22.0)");
     }
 
     #[test]

@@ -137,7 +137,12 @@ pub fn as_older_clients_see(recorded: &Value, mut frames: Vec<Value>) -> Vec<Val
     if older_client(recorded).is_none() {
         return frames;
     }
-    frames.retain(|frame| frame["subtype"].as_str().is_none_or(|name| !NEWER_FRAMES.contains(&name)));
+    frames.retain(|frame| match frame["subtype"].as_str() {
+        // Of another mode they were told, of a request not.
+        Some("status") => !frame["permissionMode"].is_null(),
+        Some(name) => !NEWER_FRAMES.contains(&name),
+        None => true,
+    });
     for frame in frames.iter_mut().filter(|frame| frame["type"] == "result") {
         frame["stop_reason"] = Value::Null;
         frame["total_cost_usd"] = Value::Null;
