@@ -150,22 +150,24 @@ pub async fn run(
         owes_idle: false,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
+    // Each of these is on the heap while it runs: in the future of the session they would take their room for as long as
+    // it is open, which most of all it is while nothing happens.
     if let Some(target) = worktree
-        && let Err(refusal) = looping.begin_in_worktree(target).await
+        && let Err(refusal) = Box::pin(looping.begin_in_worktree(target)).await
     {
-        return looping.end_unbegun(&refusal).await;
+        return Box::pin(looping.end_unbegun(&refusal)).await;
     }
-    looping.begin(&mut agent, source, setup).await;
+    Box::pin(looping.begin(&mut agent, source, setup)).await;
     let reason = loop {
         if setup == Some(SetupTrigger::InitOnly) {
             break LeaveReason::NothingLeft;
         }
         match looping.next_due(&agent.deferral).await {
-            NextDue::Turn(due) => looping.turn(&mut agent, due).await,
+            NextDue::Turn(due) => Box::pin(looping.turn(&mut agent, due)).await,
             NextDue::Leave(reason) => break reason,
         }
     };
-    looping.end(reason).await
+    Box::pin(looping.end(reason)).await
 }
 
 impl SessionLoop {

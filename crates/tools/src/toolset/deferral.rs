@@ -32,8 +32,6 @@ pub enum ToolDescriptions {
 pub(super) struct Deferral {
     /// The entries of loaded tools, in the order of loading.
     loaded: Vec<LoadedTool>,
-    /// The array up to the loaded tools, without its end.
-    beginning: OnceLock<Arc<str>>,
     /// The whole array.
     array: OnceLock<Arc<str>>,
     listing: OnceLock<Arc<ToolListing>>,
@@ -178,13 +176,11 @@ impl ToolSet {
     /// Returns the text of the array of a request that describes loaded tools only: the part that stays the same, and
     /// behind it an entry for each loaded tool.
     fn array(&self, deferral: &Deferral) -> Arc<str> {
-        let beginning = deferral.beginning.get_or_init(|| {
-            let described = self.tools.iter().filter(|tool| !self.leaves_out(tool.as_ref()));
-            let entries = described.map(|tool| description(tool.as_ref())).chain([placeholder()]);
-            let entries: Vec<String> = entries.map(|entry| entry.to_string()).collect();
-            format!("[{}", entries.join(",")).into()
-        });
-        let mut array = String::from(beginning.as_ref());
+        // Built again for each load, which is rare: a copy of it would take 6 KB of every session.
+        let described = self.tools.iter().filter(|tool| !self.leaves_out(tool.as_ref()));
+        let entries = described.map(|tool| description(tool.as_ref())).chain([placeholder()]);
+        let entries: Vec<String> = entries.map(|entry| entry.to_string()).collect();
+        let mut array = format!("[{}", entries.join(","));
         for loaded in &deferral.loaded {
             // A tool that is always described now has its entry already, and names are unique.
             if self.get(&loaded.name).is_none_or(|tool| self.leaves_out(tool.as_ref())) {
