@@ -147,9 +147,9 @@ impl<W: Write> Copy<'_, W> {
         Ok(())
     }
 
-    /// Copies the records with new ids, and gives the last one the time `now`. All ids are assigned before the first
-    /// record is written, so that every link can be translated; a link to a record that is not copied goes to its
-    /// nearest copied ancestor.
+    /// Copies the records with new ids and without [`DROPPED_FIELDS`], and gives the last one the time `now`. All ids
+    /// are assigned before the first record is written, so that every link can be translated; a link to a record that
+    /// is not copied goes to its nearest copied ancestor, and is null if there is none.
     fn fresh_ids(&mut self, copied: &[At], new_uuid: &mut dyn FnMut() -> String, now: &str) -> Result<()> {
         // The children of a record that is not copied are linked to its nearest copied ancestor.
         let fresh: HashMap<At, String> = copied.iter().map(|at| (*at, new_uuid())).collect();

@@ -99,7 +99,9 @@ enum Edit {
     Set(Box<RawValue>),
 }
 
-/// Converts a recorded block into one that can be sent; `None` if that is not possible.
+/// Converts a recorded block into one that can be sent, without a cache mark. `None` if that is not possible: it has no
+/// type, its thinking is not signed, or a call or a result lacks its id or its name. A blank text is returned as
+/// [`BlockKind::Blank`], which the caller leaves out.
 pub(crate) fn block(raw: &RawValue) -> Option<Block> {
     let members = serde_json::from_str::<BlockMembers<'_>>(raw.get()).ok()?;
     let named = |name: &Cow<'_, str>| (!name.is_empty()).then(|| name.clone().into_owned());
@@ -209,8 +211,8 @@ fn object_input(input: Option<&RawValue>) -> Edit {
     }
 }
 
-/// Returns the edit that makes the content of a result valid: nothing, a text, or blocks of the few allowed types.
-/// Another value becomes its JSON as a text.
+/// Returns the edit that makes the content of a result valid: nothing, a text, or blocks of the few allowed types. Null
+/// and a text of white space are removed, an empty text stays, and another value becomes its JSON as a text.
 fn result_content(content: Option<&RawValue>) -> Edit {
     let Some(content) = content else { return Edit::Keep };
     match content.get().as_bytes().first() {
@@ -240,7 +242,7 @@ fn result_blocks(content: &RawValue) -> Edit {
 }
 
 /// Returns the edit for one entry of a result's content. An entry that is not an allowed block becomes a text of its
-/// JSON; a blank one or null is removed.
+/// JSON; a blank one or null is removed, and an allowed block loses its cache mark.
 fn result_block(entry: &RawValue) -> Edit {
     let as_text =
         |json_string: &str| text_block(json_string).map_or(Edit::Remove, |block| Edit::Set(block.raw));

@@ -283,8 +283,9 @@ impl Loader<'_> {
         Ok(None)
     }
 
-    /// Returns the part of the conversation that comes from a record, and takes the state from it. `None` if the model
-    /// gets nothing of it, as of system records, failed requests and what only people see.
+    /// Returns the part of the conversation that comes from a record. `None` if the model gets nothing of it, as of
+    /// system records, failed requests and what only people see. Also takes the state from the message, even if only
+    /// people see it, so records must come in the order of the conversation.
     fn piece(&mut self, at: At) -> io::Result<Option<Piece>> {
         let entry = &self.index.entries[at];
         let role = match entry.kind {
@@ -412,7 +413,8 @@ impl State {
 }
 
 /// Checks that all messages after `cut` on the current branch belong to the turn of prompt `turn`: the first must be
-/// that prompt, and no other prompt may follow. Fails also if `cut` is not on that branch.
+/// that prompt, and no other prompt may follow. If there are none the check passes, and messages that cannot be parsed
+/// are passed over. Fails also if `cut` is not on that branch.
 fn check_dropped(index: &Index, path: &Path, cut: At, turn: &str) -> Result<()> {
     let read =
         |at: At| index.read(index.entries[at].span).map_err(|error| TranscriptError::io("read", path, error));

@@ -45,7 +45,8 @@ fn shell_snapshots(config_dir: &Path) -> PathBuf {
 
 /// Deletes the sessions under `config_dir` that were last written before `cutoff`, with everything that belongs to
 /// them, and leftovers of deleted sessions and shells. A session that is open is kept, and one call removes at most
-/// [`MOST_REMOVED`]. Errors are counted and do not stop the sweep.
+/// [`MOST_REMOVED`]; a leftover folder counts as a session, while snapshots have the same limit of their own. Errors
+/// are counted and do not stop the sweep.
 pub fn sweep(config_dir: &Path, cutoff: SystemTime) -> Swept {
     let mut swept = Swept { is_complete: true, ..Swept::default() };
     let folders: Vec<PathBuf> = entries(&paths::projects_dir(config_dir)).collect();
@@ -83,7 +84,7 @@ pub fn sweep(config_dir: &Path, cutoff: SystemTime) -> Swept {
 /// Removes the output of commands of sessions that was last written before `cutoff`, and project folders that are then
 /// empty. `folder` holds a folder for each project, with one for each of its sessions; others can write beside it, so
 /// nothing is removed unless it belongs to this user. Returns false if [`MOST_REMOVED`] was reached before every
-/// session was checked.
+/// session was checked, and true also if `folder` is missing or another user's.
 pub fn sweep_outputs(folder: &Path, cutoff: SystemTime) -> bool {
     let user = rustix::process::geteuid().as_raw();
     let is_own =
@@ -165,8 +166,9 @@ fn is_older(path: &Path, cutoff: SystemTime) -> bool {
     is_old(path) && (!path.is_dir() || entries(path).all(|inner| is_old(&inner)))
 }
 
-/// Deletes a session and its folders. Fails if it is open or was written since `cutoff`, which is checked again under
-/// the lock: a run may have resumed and ended the session since it was listed.
+/// Deletes a session and its folders; folders that cannot be deleted are left for a later sweep. Fails with `Locked` if
+/// it is open or was written since `cutoff`, which is checked again under the lock: a run may have resumed and ended
+/// the session since it was listed.
 fn remove(config_dir: &Path, transcript: &Path, cutoff: SystemTime) -> Result<()> {
     let failed = |error| TranscriptError::io("delete", transcript, error);
     let file = OpenOptions::new().read(true).open(transcript).map_err(failed)?;

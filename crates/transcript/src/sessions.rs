@@ -67,7 +67,8 @@ impl Sessions {
     }
 
     /// Returns the session that changed last in the project of `cwd` (`--continue`); `None` if there is none. `cwd`
-    /// must be resolved; sessions of other folders with the same project key do not count.
+    /// must be resolved; sessions of other folders with the same project key do not count, but those that name no
+    /// folder do.
     pub fn newest_for_cwd(&self, cwd: &Path) -> Option<SessionInfo> {
         // Folders whose names differ only in punctuation share a project directory, but must not share sessions. The
         // last record counts as well as the first, because a copy begins with records of the folder of its original.
@@ -108,8 +109,8 @@ impl Sessions {
         })
     }
 
-    /// Returns the last changed session with this title, in the project of `cwd` or else in any other; `None` if there
-    /// is none or the title is blank.
+    /// Returns the last changed session with exactly this title (`title` is trimmed), in the project of `cwd` or else
+    /// in any other; `None` if there is none or the title is blank.
     pub fn find_by_title(&self, cwd: &Path, title: &str) -> Option<SessionInfo> {
         let title = title.trim();
         let in_scope = |scope| {
@@ -195,8 +196,8 @@ fn check_id(session_id: &str) -> Result<()> {
     if is_session_id(session_id) { Ok(()) } else { Err(TranscriptError::BadSessionId(session_id.to_owned())) }
 }
 
-/// Gives a session a title by appending a record; a blank title is an error. Works also while the session is open
-/// elsewhere.
+/// Gives a session a title, which is trimmed, by appending a record; a blank title and a session without a file are
+/// errors. Works also while the session is open elsewhere.
 pub fn rename(session: &SessionPaths, title: &str) -> Result<()> {
     let title = title.trim();
     if title.is_empty() {
@@ -206,7 +207,8 @@ pub fn rename(session: &SessionPaths, title: &str) -> Result<()> {
     writer::append_unlocked(&session.transcript(), &Line::of(&record)?)
 }
 
-/// Deletes the file and the folder of a session. Fails while the session is open.
+/// Deletes the file of a session and then its folder, which may be missing. Fails while the session is open or if it
+/// has no file; if only the folder cannot be deleted, the error comes after the file is gone.
 pub fn delete(session: &SessionPaths) -> Result<()> {
     let path = session.transcript();
     let failed = |error| TranscriptError::io("delete", &path, error);

@@ -103,8 +103,8 @@ struct Findings {
     settled: HashSet<String>,
 }
 
-/// Reads the marks of an index and returns the tasks and the untold ends. Of the conversation only the records before
-/// `limit` count; of the queue all do.
+/// Reads the marks of an index and returns the tasks and the untold ends, of several with the same id the first. Of the
+/// conversation only the records before `limit` count; of the queue all do. Marks that are not valid JSON are skipped.
 pub(crate) fn collect(index: &Index, limit: At) -> io::Result<RecordedTasks> {
     let mut found = Findings::default();
     for mark in index.task_marks.iter().filter(|mark| !mark.is_link || mark.at < limit) {
@@ -132,7 +132,8 @@ pub(crate) fn collect(index: &Index, limit: At) -> io::Result<RecordedTasks> {
 
 impl Findings {
     /// Adds what a record of the conversation says: the result of a call that started or stopped a task, or a record
-    /// that tells the model of ends.
+    /// that tells the model of ends. A stop counts as the end `killed` only if no end is known yet; an end that the
+    /// model was told replaces an earlier one.
     fn link(&mut self, index: &Index, record: &Value) -> io::Result<()> {
         let result = &record["toolUseResult"];
         if let Some(id) = result["backgroundTaskId"].as_str() {

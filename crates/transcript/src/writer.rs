@@ -74,8 +74,8 @@ pub struct TranscriptWriter {
 }
 
 impl TranscriptWriter {
-    /// Creates a writer for a new session. Fails if the file at `path` exists and is not empty. No file is created
-    /// before the first record.
+    /// Creates a writer for a new session. Fails if the file at `path` exists and is not empty. No file is created or
+    /// locked before the first record, so another writer may still take the path until then.
     pub fn create(path: &Path, durability: Durability) -> Result<Self> {
         match path.metadata() {
             Ok(found) if found.len() > 0 => Err(TranscriptError::AlreadyExists { path: path.to_owned() }),
@@ -144,8 +144,9 @@ impl TranscriptWriter {
         &self.path
     }
 
-    /// Appends one record, after those that still wait. If the disk is full, the record waits in memory, and the
-    /// error is returned for the first such record only. Any other error switches the writer off for good.
+    /// Appends one record, after those that still wait. If the disk is full, the record waits in memory, and the error
+    /// is returned for the first such record only. Any other error, and more than [`BACKLOG_BYTES`] waiting, switches
+    /// the writer off for good; from then on every call returns `Ok(Appended::Off)` and the record is lost.
     pub fn append(&mut self, line: &Line) -> Result<Appended> {
         if let Target::Off = self.target {
             return Ok(Appended::Off);
@@ -235,8 +236,9 @@ impl TranscriptWriter {
         error
     }
 
-    /// Writes one record; creates the file first if there is none, and writes nothing if the writer is off. Checks
-    /// before each write that the file was not deleted, since writes to a deleted file succeed and are lost.
+    /// Writes one record, after a line break if the last line is torn; creates the file first if there is none, and
+    /// writes nothing if the writer is off. Checks before each write that the file was not deleted, since writes to a
+    /// deleted file succeed and are lost.
     fn write_line(&mut self, line: &Line) -> Result<()> {
         if let Target::Lazy = self.target {
             self.target = Target::Open(create_file(&self.path)?);
@@ -291,9 +293,9 @@ fn write_whole(file: &mut File, bytes: &[u8], torn: &mut bool) -> io::Result<()>
     Err(io::Error::from(io::ErrorKind::StorageFull))
 }
 
-/// Creates a session file and its folders, for this user only, or takes over an empty file, and locks it. If two
-/// processes create the same session, the lock admits one; the length tells the other whether the first has written
-/// something and ended.
+/// Creates a session file and its folders, for this user only, or takes over an empty file, and locks it. Fails if
+/// another process holds the lock, or if the file is a link, not a regular file or not empty; its length is checked
+/// under the lock, because another process may have written the session and ended.
 pub(crate) fn create_file(path: &Path) -> Result<File> {
     let failed = |error| TranscriptError::io("create", path, error);
     if let Some(dir) = path.parent() {
