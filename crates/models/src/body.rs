@@ -43,6 +43,8 @@ pub(crate) struct AssembledBody {
 }
 
 /// Assembles the body of a request as a list of pieces: long messages are shared with the history and not copied.
+/// Fields of the user's `extra_body` replace those of the request, except the protected ones. A count of tokens has
+/// only the model, the system prompt, the thinking, the tools and the messages.
 pub(crate) fn assemble(request: &ModelRequest, purpose: Purpose, policy: BetaPolicy) -> AssembledBody {
     let mut writer = BodyWriter::new(request, purpose);
     let cache_control = cache_control(request, policy);

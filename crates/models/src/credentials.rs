@@ -180,8 +180,9 @@ impl Resolution {
 
 const FOREIGN_LOGIN: &str = "belongs to another product; not used";
 
-/// Returns the credentials in the order in which they count: values first, then files. With [`Search::FirstUsable`] it
-/// stops at the first usable one and reads no further file.
+/// Returns the credentials in the order in which they count: values first, then files, then logins of another product,
+/// which are only listed and never usable. With [`Search::FirstUsable`] it stops at the first usable one and reads no
+/// further file.
 pub fn resolve(inputs: &CredentialInputs, files: &dyn ReadCredentialFile, search: Search) -> Resolution {
     let mut found = Resolution { candidates: from_values(inputs) };
     let done = |found: &Resolution| search == Search::FirstUsable && found.chosen().is_some();

@@ -68,9 +68,10 @@ impl RetryPolicy {
         Self { max_retries: max_retries.min(MAX_RETRIES_CAP), ..Self::default() }
     }
 
-    /// Decides after attempt number `attempt` (the first is 1) failed with `error`: a delay, or no retry. `jitter`
-    /// is a fresh random number in 0..1; delays range from half to one and a half times the nominal one, so that
-    /// sessions that failed together do not retry together.
+    /// Decides after attempt number `attempt` (the first is 1) failed with `error`: a delay, or no retry. A
+    /// `retry_after` other than zero is the delay, without jitter, and means no retry if it is over
+    /// `longest_retry_after`. `jitter` is a fresh random number in 0..1: other delays range from half to one and a half
+    /// times the nominal one, so that sessions that failed together do not retry together.
     pub fn decide(&self, attempt: u32, error: &ModelError, jitter: f64) -> RetryDecision {
         if !error.kind.is_retryable() || !self.has_retry_left(attempt, error.kind) {
             return RetryDecision::GiveUp;

@@ -42,8 +42,9 @@ impl WebClient {
         Self { proxy, extra_ca_file, ..Self::default() }
     }
 
-    /// Posts JSON and returns the reply, whatever its status, with its body cut to the limit. Redirects are not
-    /// followed, because only this address was checked. Dropping the future cancels the request.
+    /// Posts JSON and returns the reply, whatever its status, with its body cut to the limit; the whole reply must
+    /// arrive within `post.timeout`. Redirects are not followed, because only this address was checked. Dropping the
+    /// future cancels the request.
     pub async fn post(&self, post: JsonPost<'_>) -> Result<WebReply, WebError> {
         let url =
             Url::parse(post.url).map_err(|error| WebError::Unusable(format!("the address: {error}")))?;

@@ -103,7 +103,8 @@ enum Bare {
 
 impl TextMatch {
     /// Returns whether the text satisfies the condition. `bare` says whether a plain string means "contains" or
-    /// "equals"; it also applies inside `not`, `all` and `any`.
+    /// "equals"; it also applies inside `not`, `all` and `any`. An empty `all` holds for every text, an empty `any` for
+    /// none.
     fn holds(&self, text: &str, bare: Bare) -> bool {
         match self {
             Self::Plain(wanted) => match bare {
@@ -203,8 +204,9 @@ impl Conditions {
         Ok(())
     }
 
-    /// Checks `brings` and the conditions on the fresh tool results. One result that fits is enough; only `tool_error:
-    /// false` demands that none is an error.
+    /// Checks `brings` and the conditions on the fresh tool results. One result that fits is enough, and without a
+    /// result `tool` and `tool_result` do not hold, not even a `not`; only `tool_error: false` demands that none is an
+    /// error.
     fn check_results(&self, facts: &Facts) -> Result<(), String> {
         if let Some(wanted) = self.brings {
             let got = match (facts.fresh_user_text(), facts.fresh_results()) {
@@ -270,8 +272,8 @@ fn shorten(text: &str) -> String {
 }
 
 impl ValueMatch {
-    /// Checks a value of the body; `got` is `None` if the path leads nowhere. A text condition on another kind of value
-    /// looks at its JSON.
+    /// Checks a value of the body; `got` is `None` if the path leads nowhere, which fits only `absent` and no text
+    /// condition, not even `not`. A text condition on another kind of value looks at its JSON.
     fn check(&self, got: Option<&Value>) -> Result<(), String> {
         let shown = || got.map_or_else(|| "nothing".to_owned(), |value| shorten(&value.to_string()));
         let holds = match (self, got) {

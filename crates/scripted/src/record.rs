@@ -104,7 +104,8 @@ impl Drop for RecorderHandle {
 }
 
 /// Starts a recorder, which runs until its handle is shut down or dropped. It is an error if the upstream is not an
-/// HTTP URL, the recording already exists, or the address cannot be listened on.
+/// HTTP URL, the recording already exists, or the address cannot be listened on; in the last case the new recording,
+/// with its header only, is left behind.
 pub async fn record(options: RecordOptions) -> Result<RecorderHandle, ScriptError> {
     let upstream = options.upstream.trim_end_matches('/').to_owned();
     let unusable = |message: String| ScriptError::Upstream { url: options.upstream.clone(), message };
@@ -136,7 +137,8 @@ pub async fn record(options: RecordOptions) -> Result<RecorderHandle, ScriptErro
     Ok(RecorderHandle { addr, stop, tasks: waiting, tape })
 }
 
-/// Returns the client for the upstream. It follows no redirect: the response is recorded as it came.
+/// Returns the client for the upstream. It follows no redirect: the response is recorded as it came. Also installs
+/// `ring` as the TLS provider of the whole process, unless another is installed already.
 #[allow(clippy::disallowed_methods, reason = "the recorder is the HTTP client of another HTTP client")]
 fn client() -> reqwest::Result<reqwest::Client> {
     // A second installation is refused, which is harmless: the first one stays.
@@ -188,8 +190,9 @@ impl Handler for Recorder {
 }
 
 impl Recorder {
-    /// Sends the request to the upstream and returns the response, whose body is still to be read. Headers that concern
-    /// one connection only are left out, and `accept-encoding` too, because the body is recorded as text.
+    /// Sends the request to the upstream and returns the response, whose body is still to be read. `host` and headers
+    /// that concern one connection only are left out, and `accept-encoding` too, because the body is recorded as text.
+    /// A method that is not valid becomes `GET`.
     async fn forward(&self, request: Request) -> reqwest::Result<reqwest::Response> {
         let method = reqwest::Method::from_bytes(request.method.as_bytes()).unwrap_or(reqwest::Method::GET);
         let mut onward = self.client.request(method, format!("{}{}", self.upstream, request.target));
@@ -392,8 +395,9 @@ pub(crate) fn is_recording(text: &str) -> bool {
     text.starts_with(&format!("{{\"{HEADER_KEY}\""))
 }
 
-/// Returns a recording as a script: raw turns in the order of the requests, and an error after the last. A torn last
-/// line is left out, since a recorder may be killed while it writes; every other bad line is an error.
+/// Returns a recording as a script: raw turns in the order of the requests, and an error after the last. The first line
+/// is skipped unread, so the caller must have asked [`is_recording`]. A torn last line is left out, since a recorder
+/// may be killed while it writes; every other bad line is an error.
 pub(crate) fn parse_recording(file: &str, text: &str) -> Result<Script, ScriptError> {
     let mut turns: Vec<RecordedTurn> = Vec::new();
     for (index, line) in text.split_inclusive('\n').enumerate().skip(1) {

@@ -151,7 +151,7 @@ impl TestContext {
     }
 
     /// Waits until a process has opened the pipe for reading, then writes `text` to it and closes it. Panics if none
-    /// does within the limit.
+    /// does within the limit, or if `text` does not fit into the buffer of the pipe.
     pub fn feed_pipe(&self, name: &str, text: &str) {
         const NO_READER_YET: i32 = rustix::io::Errno::NXIO.raw_os_error();
         let path = self.cwd.join(name);
@@ -170,7 +170,7 @@ impl TestContext {
     }
 
     /// Waits until a process has written to the pipe and closed it; returns what was written. Panics if nothing is
-    /// within the limit.
+    /// within the limit; a process that closes the pipe without writing is not noticed.
     pub fn drain_pipe(&self, name: &str) -> String {
         let path = self.cwd.join(name);
         let mut pipe = open_pipe(&path, std::fs::OpenOptions::new().read(true))

@@ -190,7 +190,8 @@ impl NumberedNormaliser {
     }
 
     /// Returns the text with values that vary replaced; all other bytes stay as they are. Ids are numbered over all
-    /// calls, so texts must come in the same order in every run.
+    /// calls, so texts must come in the same order in every run. A random id is replaced only from the text on in which
+    /// a field names it; an earlier text keeps it.
     pub fn text(&mut self, text: &str) -> String {
         let mut text = self.rules.replaced(text);
         for field in TEXT_FIELD.captures_iter(&text) {

@@ -99,8 +99,9 @@ impl<'a> Life<'a> {
         Ok((self.told, end))
     }
 
-    /// Sends prompts and reads frames until the process ends, or until the planned moment, at which it is killed. Fails
-    /// if it says nothing for [`SILENCE`] or leaves before all prompts are done.
+    /// Sends prompts and reads frames until the process ends, or until the planned moment, at which it is killed; a
+    /// process that ends before that moment is done. Fails if it leaves before all prompts are done, or says nothing
+    /// for [`SILENCE`] while no moment is planned.
     fn talk(&mut self, kill: Kill) -> Result<End> {
         let mut deadline = match kill {
             Kill::After(time) => Some(Instant::now() + time),
@@ -135,8 +136,8 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Takes the complete lines out of `waiting`, copies each to the evidence and handles its frame. A last line
-    /// without an end stays in `waiting`.
+    /// Takes the complete lines out of `waiting`, copies each to the evidence and handles its frame; one that is not
+    /// JSON is an error. A last line without an end stays in `waiting`.
     fn take_lines(&mut self, waiting: &mut Vec<u8>) -> Result<()> {
         while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = waiting.drain(..=end).collect();

@@ -157,8 +157,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Runs one process of the session. Checks what it told of tasks, that the model was told of the ends it is owed,
-    /// and that no child is left.
+    /// Runs one process of the session. Checks what it told of tasks, that the model was told of the ends it is owed
+    /// (only if a prompt was done, because notices go with one), and that no child is left.
     fn live(&mut self, kill: Kill) -> Result<End> {
         let script = self.evidence("script.json");
         fs::write(&script, script::of_life(self.life, self.prompt, self.lost, self.tasks).to_string())?;

@@ -54,7 +54,8 @@ impl Code {
         found
     }
 
-    /// Returns the lines of every `#[cfg(test)] mod … { … }`, from the attribute to the closing brace, from 1.
+    /// Returns the lines of every `#[cfg(test)] mod … { … }`, from the attribute to the closing brace, from 1. A module
+    /// in a file of its own (`mod tests;`) and other items for tests are left out.
     pub fn test_modules(&self) -> Vec<Range<usize>> {
         const MARK: &[u8] = b"#[cfg(test)]";
         let mut found = Vec::new();
@@ -94,7 +95,8 @@ impl Code {
     }
 
     /// Returns every item that is `pub` at the beginning of a line and outside of tests, from the word after `pub` to
-    /// the `;` or `{` that ends its head (for `use` with its names), in one line.
+    /// the `;` or `{` that ends its head (for `use` with its names), in one line. Indented items and `pub(crate)` ones
+    /// are left out.
     pub fn public_items(&self) -> Vec<String> {
         let tests = self.test_modules();
         let mut found = Vec::new();
@@ -204,7 +206,8 @@ pub struct Literal {
     pub text: String,
 }
 
-/// Returns every string literal, in order; comments and characters do not count.
+/// Returns every string literal, raw and byte strings included, in order; comments and characters do not count. One
+/// that is not closed is left out.
 pub fn literals(source: &str) -> Vec<Literal> {
     let bytes = source.as_bytes();
     let mut found = Vec::new();

@@ -123,7 +123,8 @@ impl HelperCache {
     }
 
     /// Returns the number of the run whose key is used, and the future that yields it: a cached key, a run in progress
-    /// that all callers share, or a new run.
+    /// that all callers share, or a new run. A run goes on only while a caller awaits it, and its age counts from its
+    /// start.
     fn fetch(&self) -> (u64, Fetch) {
         let mut slot = self.lock();
         match &slot.current {

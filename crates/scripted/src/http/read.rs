@@ -50,7 +50,8 @@ struct Head {
 
 impl Connection {
     /// Reads the next request with its whole body, and first answers `expect: 100-continue`; `None` if the client has
-    /// closed between two requests. What arrives beyond the request stays in the input.
+    /// closed between two requests. What arrives beyond the request stays in the input. [`MAX_HEAD`] bounds a head only
+    /// while its end is missing.
     pub(super) async fn read_request(&mut self) -> Result<Option<Request>, ReadError> {
         let head = loop {
             if let Some(head) = take_head(&mut self.input)? {
@@ -173,8 +174,9 @@ fn take_head(input: &mut BytesMut) -> Result<Option<Head>, ReadError> {
     Ok(Some(Head { request, length, wants_continue }))
 }
 
-/// Returns how the length of the body is given; 0 if it is not given. More than one statement of it is refused, even if
-/// they agree, because requests are smuggled that way.
+/// Returns how the length of the body is given; 0 if it is not given, and the largest number if it is too large for
+/// one. More than one statement of it is refused, even if they agree, because requests are smuggled that way; so is
+/// every coding but `chunked`.
 fn length(headers: &[(String, String)]) -> Result<Length, ReadError> {
     let all = |name: &str| {
         headers.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>()
