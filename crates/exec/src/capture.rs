@@ -40,12 +40,12 @@ pub struct Spilled {
 }
 
 impl Captured {
-    /// Returns whether head and tail together are the whole output.
+    /// Returns whether head and tail together are the whole output. False if only the file has all of it.
     pub fn is_complete(&self) -> bool {
         self.missing_bytes() == 0
     }
 
-    /// Returns how many bytes between head and tail are not in memory.
+    /// Returns how many bytes before the tail are not in memory, whether or not a file has them.
     pub fn missing_bytes(&self) -> u64 {
         self.total_bytes - (self.head.len() + self.tail.len()) as u64
     }
@@ -253,8 +253,9 @@ impl Collector {
         self.tail = last.as_slice().to_vec();
     }
 
-    /// Writes the line that the [`SpillFile`] asks for into the file, even above its cap; no effect without a file or
-    /// a line. Its place is recorded, because [`Collector::locate`] must skip the line: it is not output.
+    /// Writes the line that the [`SpillFile`] asks for into the file, even above its cap; no effect without a file or a
+    /// line, and an error of the disk is ignored. Its place is recorded, because [`Collector::locate`] must skip the
+    /// line: it is not output.
     pub fn write_exit_line(&mut self, exit: Exit) {
         let Some(line) = self.capture.spill.as_ref().and_then(|wanted| wanted.exit_line) else { return };
         if let Spill::Writing(open) = &mut self.spill
@@ -274,7 +275,8 @@ impl Collector {
         }
     }
 
-    /// Returns whether the cap of the file cut off some output.
+    /// Returns whether the file lacks output because of its cap: at its end or, if it keeps the tail, at its beginning.
+    /// False without a file.
     pub fn is_file_full(&self) -> bool {
         match (&self.spill, &self.capture.spill) {
             (Spill::Writing(open), Some(wanted)) => {

@@ -141,8 +141,8 @@ impl ForegroundCommand {
         }
     }
 
-    /// Waits for the end, even if the command is detached meanwhile. If the token fires first, the tree is killed and
-    /// its end is awaited.
+    /// Waits for the end, even if the command is detached meanwhile. If the token fires first, the tree is killed, a
+    /// detached one too, and its end is awaited.
     pub async fn finish(&self, cancel: &CancellationToken) -> Finished {
         tokio::select! {
             biased;
@@ -381,7 +381,8 @@ impl JobShared {
     }
 
     /// Gives a chunk that was read from a pipe to the collector of its stream and to that of both streams, and tells
-    /// the event readers that the output grew. [`Flow::OverLimit`] means that the limit of the stream is reached.
+    /// the event readers that the output grew. [`Flow::OverLimit`] means that the limit of the stream is reached; the
+    /// chunk is kept all the same, and a limit of the collector of both streams is ignored.
     pub fn push(&self, stream: OutputStream, chunk: &[u8]) -> Flow {
         let mut output = self.output();
         let flow = output.get(stream).map_or(Flow::GoOn, |collector| collector.push(chunk));

@@ -149,8 +149,8 @@ impl Ledger {
     }
 
     /// Starts a command whose output is read and kept by a task of the ledger, within `limits`. Dropping the returned
-    /// handle kills the tree, unless it was detached. Fails if the scope has ended. Needs a tokio runtime with I/O and
-    /// time enabled.
+    /// handle kills the tree, unless it was detached; a piped stdin is closed at once. Fails if the scope has ended or
+    /// the command cannot be started. Needs a tokio runtime with I/O and time enabled.
     pub fn start(&self, spec: Spec, limits: RunLimits) -> Result<ForegroundCommand, ExecError> {
         let (leftovers, mode) = (spec.leftovers, spec.output);
         let Enlisted { entry, keeper, input, output, note, .. } = self.launch(spec)?;
@@ -166,8 +166,8 @@ impl Ledger {
     }
 
     /// Starts a command and returns its pipes, which the caller must read. Its note pipe and leftovers are not
-    /// reported. Dropping the result kills the tree; fails if the scope has ended. Needs a tokio runtime with I/O
-    /// enabled.
+    /// reported. Dropping the result kills the tree; fails if the scope has ended or the command cannot be started.
+    /// Needs a tokio runtime with I/O enabled.
     pub fn spawn(&self, spec: Spec) -> Result<Running, ExecError> {
         let Enlisted { entry, keeper, input, stdin, output, .. } = self.launch(spec)?;
         let running = Running::new(Arc::clone(&entry), stdin, output);
@@ -265,8 +265,8 @@ impl Book {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Marks the processes that a finished command left behind as kept. If more than [`MAX_LEFTOVERS`] commands have
-    /// such processes, the trees of the oldest are told to end.
+    /// Marks the processes that a finished command left behind as kept. If more than [`MAX_LEFTOVERS`] commands of the
+    /// session, in all of its scopes, have such processes, the trees of the oldest are told to end.
     pub fn keep_leftovers(&self, entry: &Entry) {
         entry.kept.store(true, Ordering::Relaxed);
         let is_kept = |listed: &&Listed| listed.entry.kept.load(Ordering::Relaxed);
@@ -373,8 +373,10 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// Waits for the end record, then for the end of the supervisor, reaps it and removes the entry. The order matters:
-    /// a waiter that sees [`Stage::Gone`] can rely on the supervisor being reaped.
+    /// Waits for the end record, then for the end of the supervisor, reaps it and removes the entry. Without a record
+    /// the supervisor was killed: the group of the command is killed, and the stage becomes [`Stage::Gone`] with
+    /// [`Exit::Lost`], never [`Stage::Ended`]. A waiter that sees [`Stage::Gone`] can rely on the supervisor being
+    /// reaped, so the order must stay.
     async fn run(mut self) {
         let mut record = [0; END_RECORD_BYTES];
         let exit = match self.status.read_exact(&mut record).await {

@@ -44,8 +44,9 @@ pub(crate) enum Located {
 }
 
 impl Located {
-    /// Returns the part, read from the file if it is not in memory. `None` if the file cannot be read or has no byte
-    /// there.
+    /// Returns the part, read from the file if it is not in memory; it is shorter than planned if the file ends before.
+    /// `None` if the file cannot be read or has no byte there. Blocks on the disk, so no lock of the output may be
+    /// held.
     pub fn fetch(self) -> Option<OutputPart> {
         match self {
             Self::Memory(part) => Some(part),

@@ -101,7 +101,7 @@ impl Drop for CommandScope {
 
 impl Ledger {
     /// Opens a scope inside this one, for an owner that may end earlier: what is started with the returned ledger ends
-    /// with it, and at the latest with this one.
+    /// with it, and at the latest with this one. Inside a scope that has ended the new one refuses every command.
     pub fn open_scope(&self, name: &str) -> Self {
         let around = &self.scope;
         let id = around.book.next_id();
@@ -111,9 +111,10 @@ impl Ledger {
         Self { scope: Arc::new(CommandScope { book: Arc::clone(&around.book), path, name }) }
     }
 
-    /// Ends this scope and those inside it, and waits until all of their trees are gone, but not longer than the
-    /// longest grace period and two seconds for the kernel. Once the killing begins, nothing can be started in it any
-    /// more. The trees die even if this future is not polled to its end.
+    /// Ends this scope and those inside it, and waits until all of their trees are gone, but after the wait that the
+    /// policy asks for not longer than the longest grace period and two seconds for the kernel. Once the killing
+    /// begins, nothing can be started in it any more. The trees die even if this future is not polled to its end, from
+    /// the moment the killing has begun.
     pub async fn end(&self, policy: ScopeEndPolicy) {
         match policy {
             ScopeEndPolicy::Wait(limit) => drop(tokio::time::timeout(limit, self.until_idle()).await),
@@ -132,8 +133,9 @@ impl Ledger {
         }
     }
 
-    /// Kills every tree in this scope and those inside it as [`ScopeEndPolicy::Stop`] does, and leaves the scope
-    /// open.
+    /// Kills every tree in this scope and those inside it as [`ScopeEndPolicy::Stop`] does, waits for them for at most
+    /// the longest grace period and two seconds, and leaves the scope open. Commands that are started meanwhile are not
+    /// affected.
     pub async fn kill_all(&self) {
         stop(&self.scope.listed()).await;
     }

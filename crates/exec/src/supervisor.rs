@@ -211,8 +211,10 @@ unsafe fn fork_again() -> pid_t {
     }
 }
 
-/// Prepares this process for the `exec` of the command: new session, descriptors, start record, note pipe, limits,
-/// wall, signal mask. The order matters: each comment below says why. An error keeps the command from starting.
+/// Prepares this process for the `exec` of the command, in this order: new session, descriptors, start record, note
+/// pipe, limits, wall, signal mask. The lower limit might not allow the number of the note pipe, and the wall may
+/// forbid any of the steps before it. An error keeps the command from starting, even after its start record was
+/// written.
 unsafe fn become_command(plan: &Plan, supervisor: pid_t) -> io::Result<()> {
     unsafe {
         libc::setsid();

@@ -188,8 +188,9 @@ enum News {
     TimeIsUp,
 }
 
-/// Sleeps until a child ends, the lifeline closes (if it is watched) or `at_most` is over, and returns which. SIGCHLD
-/// is unblocked only here, atomically, so no end is missed between a sweep and the sleep.
+/// Sleeps until a child ends, the lifeline closes (if it is watched) or `at_most` is over, and returns which; a failure
+/// of the sleep counts as [`News::LetGo`], so that the tree is ended and not left unwatched. SIGCHLD is unblocked only
+/// here, atomically, so no end is missed between a sweep and the sleep.
 unsafe fn wait_for_news(watch: Watch, at_most: Option<Duration>) -> News {
     unsafe {
         let mut mask: sigset_t = mem::zeroed();

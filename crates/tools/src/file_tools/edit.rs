@@ -198,7 +198,8 @@ pub(super) fn rejected(text: impl Into<String>) -> ToolFailure {
 }
 
 /// Makes the edits, and starts over with the new content, at most [`ATTEMPTS`] times in all, if another program changes
-/// the file in between. The stop is checked right before each write, so that a cancelled call changes nothing.
+/// the file in between. The stop is checked right before each write, so that a cancelled call changes no file; for an
+/// empty first old string missing directories are created before that.
 fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<ChangedFile, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Missing => rejected(missing_text(context)),
@@ -400,7 +401,7 @@ fn knowledge(
 }
 
 /// Refuses an edit that would make the file larger than the limit for edits: many matches and a long new string could
-/// exhaust the memory. Must come before the new content is built.
+/// exhaust the memory. What the edit removes is not subtracted. Must come before the new content is built.
 fn check_growth(file: &FileText, found: &Found, new: &str, context: &ToolContext) -> Result<(), ToolFailure> {
     let added = new.len().saturating_mul(found.ranges.len());
     let size = file.lf.len().saturating_add(added) as u64;

@@ -201,8 +201,8 @@ struct Done {
 }
 
 /// Changes the notebook in memory. An insertion goes after the given cell, or to the beginning if none is given.
-/// Refuses if the cell does not exist, or none is given for another change; `salt` makes the id of a new cell differ
-/// from call to call.
+/// Refuses if there is no list of cells, if the given cell does not exist, or if none is given for another change;
+/// `salt` makes the id of a new cell differ from call to call.
 fn change(request: &Request<'_>, notebook: &mut Value, salt: &str) -> Result<Done, ToolFailure> {
     let has_ids = has_cell_ids(notebook);
     let cells = notebook["cells"].as_array_mut().ok_or_else(|| rejected("Notebook has no list of cells."))?;
@@ -238,13 +238,14 @@ fn change(request: &Request<'_>, notebook: &mut Value, salt: &str) -> Result<Don
 }
 
 /// Returns whether new cells get ids: cells have them since version 4.5 of the format, and older readers reject them.
+/// False if the notebook names no version.
 fn has_cell_ids(notebook: &Value) -> bool {
     let version = (notebook["nbformat"].as_u64(), notebook["nbformat_minor"].as_u64());
     version >= (Some(4), Some(5))
 }
 
-/// Inserts a cell at position `at`. Without `salt` the format has no ids, and the result names the cell by its
-/// position.
+/// Inserts a cell at position `at`, which must not be behind the end; its type is code if the input names none. Without
+/// `salt` the format has no ids, and the result names the cell by its position.
 fn insert(request: &Request<'_>, cells: &mut Vec<Value>, at: usize, salt: Option<&str>) -> Done {
     let cell_type = request.cell_type.unwrap_or("code");
     let mut cell = Map::new();
@@ -282,8 +283,8 @@ fn new_id(salt: &str, source: &str, cells: &[Value]) -> String {
     }
 }
 
-/// Replaces the text of a cell, and its type if the input names one. Its outputs are removed, because they belong to
-/// the old text.
+/// Replaces the text of a cell, and its type if the input names one; id and metadata stay. Its outputs are removed,
+/// because they belong to the old text. A cell that is not a JSON object is left as it is.
 fn replace(request: &Request<'_>, cell: &mut Value, index: usize) -> Done {
     let old_source = source_of(cell);
     let id = cell_id(cell, index);

@@ -50,7 +50,7 @@ fn failed(error: FileError, path: &Path) -> KeepError {
 }
 
 /// Copies the file at a path, and returns the copy with the mark of the state it was taken in; `None` if there is none.
-/// Fails if it is not a plain file or has more than `max_bytes`.
+/// Fails if it is not a plain file or has more than `max_bytes`. Waits while another call is at the file.
 pub fn take(path: &Path, max_bytes: u64) -> Result<Option<(FileCopy, FileMark)>, KeepError> {
     let target = match Target::at(path.to_owned(), Parents::MustExist) {
         Ok(target) => target,
@@ -68,7 +68,8 @@ pub fn take(path: &Path, max_bytes: u64) -> Result<Option<(FileCopy, FileMark)>,
     }
 }
 
-/// Returns the mark of the file at a path, without reading it; `None` if there is none or it cannot be looked at.
+/// Returns the mark of the file at a path, without reading it; `None` if there is none or it cannot be looked at. Waits
+/// while another call is at the file.
 pub fn mark(path: &Path) -> Option<FileMark> {
     Target::at(path.to_owned(), Parents::MustExist).ok()?.stamp().ok()?.map(FileMark)
 }

@@ -32,13 +32,12 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Takes the stamp from a stat, in types that are the same on every platform.
+    /// Takes the fields from a stat that tell whether a file has changed, in types that are the same on every platform.
     #[allow(
         clippy::unnecessary_cast,
         clippy::useless_conversion,
         reason = "the field types differ between platforms"
     )]
-    /// Takes the fields from a stat that tell whether a file has changed.
     pub fn of(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev as u64,
@@ -77,7 +76,8 @@ pub fn open_file(path: &Path) -> std::io::Result<File> {
     open_regular(path).map(|opened| opened.file).map_err(std::io::Error::other)
 }
 
-/// Opens a regular file like [`open_regular`], by its name in an open directory.
+/// Opens a regular file like [`open_regular`], by its name in an open directory. `name` must be a single name; a
+/// directory in `/dev` is not recognised here.
 pub(crate) fn open_regular_at(dir: BorrowedFd<'_>, name: &Path) -> Result<Opened, FileError> {
     let failed = |errno| real::error(errno, "open");
     check_type(&rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?)?;
@@ -106,7 +106,8 @@ fn check_type(stat: &Stat) -> Result<(), FileError> {
     }
 }
 
-/// Returns whether this is `/proc` or a tracing file system, whose "regular files" may block or never end.
+/// Returns whether this is `/proc` or a tracing file system, whose "regular files" may block or never end. False if the
+/// kind of the file system cannot be found out.
 #[cfg(target_os = "linux")]
 fn is_kernel_file_system(fd: BorrowedFd<'_>) -> bool {
     const DEBUGFS: i64 = 0x6462_6720;
@@ -124,8 +125,9 @@ fn is_kernel_file_system(_fd: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// Returns whether the name alone says that this is not an ordinary file: under `/proc` or `/dev` (except shared
-/// memory). False for a relative path; `..` is resolved in the text, without looking at links.
+/// Returns whether the name alone says that this is not an ordinary file: `/proc` and what is under it, or anything
+/// under `/dev` except shared memory. False for a relative path; `..` is resolved in the text, without looking at
+/// links.
 pub(crate) fn names_special(path: &Path) -> bool {
     let mut parts: Vec<&std::ffi::OsStr> = Vec::new();
     if !path.is_absolute() {

@@ -124,7 +124,7 @@ impl Target {
 
     /// Puts `content` in place in one step, with the mode and, where possible, the owner of the old file, and returns
     /// the new state. Fails with [`FileError::Changed`], and leaves the file alone, if it is not in the `expected`
-    /// state any more.
+    /// state any more; a file that may not be written is refused too, although a rename would not need that.
     pub fn replace(&self, content: &[u8], expected: Expected<'_>) -> Result<Stamp, FileError> {
         if let Expected::Unchanged(_) = expected {
             // A rename does not check whether the file itself may be written.

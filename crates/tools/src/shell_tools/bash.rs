@@ -184,8 +184,8 @@ fn has_hidden_characters(command: &str) -> bool {
     false
 }
 
-/// Returns how long the command may run: the time that the call asks for, at most the limit, or the default if it asks
-/// for none or less than a millisecond.
+/// Returns how long the command may run: the time that the call asks for, at most the limit (or the default, if that is
+/// longer), or the default if it asks for none or less than a millisecond.
 fn timeout(asked_ms: Option<f64>, workspace: &Workspace) -> Duration {
     let limits = &workspace.limits;
     let ceiling = limits.bash_max_timeout.max(limits.bash_default_timeout);
@@ -209,8 +209,9 @@ fn capture(output_chars: usize, spill: &Path) -> Capture {
     }
 }
 
-/// Describes the child process that runs the command in the user's shell. The shell reports its last directory on
-/// an extra descriptor; processes that the command leaves behind run until the session ends.
+/// Describes the child process that runs the command in the user's shell. The shell reports its last directory on an
+/// extra descriptor; processes that the command leaves behind run until the session ends. The startup of the shell must
+/// have been prepared before, or the user's aliases and functions are missing.
 pub(super) fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
     let workspace = &*context.workspace;
     let mut spec = Spec::new(&workspace.shell, cwd);
@@ -228,7 +229,8 @@ pub(super) fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
 
 /// Returns the script for the shell: the prelude, the command, and a trap that reports the directory at the end. `eval`
 /// keeps the prelude and the trap out of the command's syntax errors and line numbers, and lets aliases of the prelude
-/// take effect. Shells other than bash and zsh get no trap, so their directory is not followed.
+/// take effect. Shells other than bash and zsh get no trap, so their directory is not followed, and an unknown shell
+/// gets the command alone, without the prelude.
 fn script(command: &str, shell: &Path, cwd_fd: i32, prelude: &str) -> String {
     // The space keeps a leading dash from being taken for an option of `eval`.
     let space = if command.starts_with('-') { " " } else { "" };
@@ -258,8 +260,8 @@ enum Moved {
 }
 
 /// Makes the directory in which the command ended the current one of the agent. `note` is what the shell reported;
-/// without a usable report the directory stays. A directory outside of the session's directories resets it to the root,
-/// for which the result is [`Moved::Reset`].
+/// without a usable report the directory stays. A directory outside of the session's directories, or any but the root
+/// with [`ShellFolder::StaysAtRoot`], resets it to the root, for which the result is [`Moved::Reset`].
 fn follow(note: &[u8], started_in: &Path, workspace: &Workspace) -> Moved {
     let Some(ended_in) = note.strip_suffix(b"\n").filter(|path| !path.is_empty()) else {
         // The shell was replaced (`exec`), killed, or has another exit trap.

@@ -193,8 +193,9 @@ impl ShellStartup {
         Prepared { snapshot, user_file }
     }
 
-    /// Runs the shell that reads the user's file, and writes the snapshot. `None` if there is nothing to read, or the
-    /// file defines nothing; an error says why there is no snapshot although there should be one.
+    /// Runs the shell that reads the user's file, and writes the snapshot. `None` if none is wanted or possible (no
+    /// file for it, no home, another shell), or if the user's file is empty or defines nothing; an error says why there
+    /// is no snapshot although there should be one.
     async fn take_snapshot(&self, workspace: &Workspace) -> Result<Option<Snapshot>, String> {
         let env = workspace.env.of_child(CommandEnvironment::Whole);
         let folder = |name: &str| {
@@ -316,9 +317,9 @@ fn write(file: &Path, text: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Sources files in a shell like that of commands, each after those before it. An error says which cannot be used: a
-/// file that does not parse, that ends the shell, or that takes longer than ten seconds would do so in every command.
-/// `limits` may bring a place; its time-out is replaced.
+/// Sources files in a shell like that of commands, each after those before it. Fails if one does not parse, ends the
+/// shell, or takes longer than ten seconds, because it would do so in every command. The error names the last file, so
+/// those before it should have been tried already. `limits` may bring a place; its time-out is replaced.
 pub async fn try_env_files(
     workspace: &Workspace,
     files: &[&PathBuf],

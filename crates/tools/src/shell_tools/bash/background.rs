@@ -69,7 +69,9 @@ impl BashCall<'_> {
         !waits && self.lifetime().is_some()
     }
 
-    /// Returns how long a command may run in the background, or `None` if it may not.
+    /// Returns how long a command may run in the background, or `None` if the session allows none there: the time that
+    /// the call asks for, at most [`LONGEST`], or the default of the session if it asks for none or less than a
+    /// millisecond.
     fn lifetime(&self) -> Option<Duration> {
         let BackgroundPolicy::For(default) = self.context.session.background_policy() else { return None };
         let asked = self.input["timeout"].as_f64().filter(|ms| *ms >= 1.0);
@@ -122,8 +124,8 @@ impl BashCall<'_> {
     }
 
     /// Waits for the end of a foreground command. After a while the command becomes a task, so that the host can move
-    /// it to the background; when its time is up it moves there, or is killed if it may not continue. `time` is what is
-    /// left of the time it was `asked` to take.
+    /// it to the background; when its time is up it moves there, or is killed if it may not continue or the session
+    /// takes no further task. `time` is what is left of the time it was `asked` to take.
     pub async fn wait(&self, running: &ForegroundCommand, time: Duration, asked: Duration) -> Waited {
         let cancel = &self.context.cancel;
         // One that is killed before it would become a task is not made one.

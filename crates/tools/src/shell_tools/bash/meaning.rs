@@ -20,8 +20,9 @@ enum Joint {
     AndThen,
 }
 
-/// Returns what exit code `code` of `command` means if it is not a failure, otherwise `None`. The code must be that of
-/// the last command: after `&&` it might come from an earlier one, so only `cd` is accepted before it.
+/// Returns what exit code `code` of `command` means if it is not a failure, otherwise `None`; only code 1 of some known
+/// programs has such a meaning. The code must be that of the last command: after `&&` it might come from an earlier
+/// one, so only `cd` is accepted before it.
 pub(super) fn benign(command: &str, code: i32) -> Option<&'static str> {
     if code != 1 {
         return None;
@@ -79,7 +80,8 @@ fn git_subcommand(simple: &str) -> Option<&str> {
     }
 }
 
-/// Returns the words of a simple command after leading assignments, with their quotes.
+/// Returns the words of a simple command after leading assignments, with their quotes: it is split at every white
+/// space, inside quotes too. A lone backslash, which continues a line, is left out.
 fn words(simple: &str) -> impl Iterator<Item = &str> {
     let is_assignment = |word: &&str| {
         word.split_once('=').is_some_and(|(name, _)| {
@@ -92,8 +94,8 @@ fn words(simple: &str) -> impl Iterator<Item = &str> {
 
 type Characters<'a> = Peekable<CharIndices<'a>>;
 
-/// Splits a command line into simple commands, each with how it is joined to the one before. `None` if it is not
-/// understood.
+/// Splits a command line into simple commands, each with how it is joined to the one before; empty ones and comments
+/// are left out. `None` if it is not understood.
 fn split(command: &str) -> Option<Vec<(Joint, &str)>> {
     let mut parts = Vec::new();
     let mut joint = Joint::Anyway;
