@@ -90,8 +90,9 @@ impl CommandRules {
     }
 
     /// Returns the number of the first rule for `program` whose options all occur in `words`, in any grouping and
-    /// order, and whose other words come first among those that are not options; `None` if none does. Words after `--`
-    /// do not count as options.
+    /// order, and whose other words come first among those that are not options; `None` if none does. `--` and all
+    /// words after it are left out. Some long options also count as their letter ([`letter_of`]), and `-R` as `-r` for
+    /// `rm`.
     pub(crate) fn find_flags(&self, program: &str, words: &[&str]) -> Option<usize> {
         let candidates = self.by_program.get(program)?;
         let (mut letters, mut longs, mut plain) = (Vec::new(), Vec::new(), Vec::new());

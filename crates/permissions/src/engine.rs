@@ -206,7 +206,8 @@ impl PermissionEngine {
     }
 
     /// Removes a root that [`Self::add_root`] added, once if it was added several times, and compiles all rules again.
-    /// Does nothing for the project root and for a folder that is not a root.
+    /// Does nothing for the first root, which is taken for that of the project, and for a folder that is not a root;
+    /// `dir` must be without `.` and `..`, because roots are kept like that.
     pub fn remove_root(&mut self, dir: &Path) {
         let last = self.roots.iter().rposition(|root| root.written == dir).filter(|place| *place > 0);
         if let Some(place) = last {

@@ -46,7 +46,8 @@ impl FileCall {
 
 /// Returns where a search by pattern starts: in the directories that the pattern names before its first wildcard, which
 /// may lead elsewhere than the `path` of the call. A pattern that could leave that directory later on, by `..` or by
-/// alternatives, cannot be followed, so no rule permits it.
+/// alternatives, gets a path that counts as unreadable, so neither a rule for paths nor a directory permits it; a rule
+/// for the whole tool or the mode still does.
 fn searched(engine: &PermissionEngine, located: Located, pattern: &str) -> Located {
     let wild = |name: &str| name.contains(['*', '?', '[', '{', '\\', '!']);
     let directories = pattern.rsplit_once('/').map_or("", |(directories, _)| directories);
@@ -70,7 +71,8 @@ fn rejected(reason: Reason, message: String) -> Denied {
 }
 
 /// Returns the denial of an input that cannot be used in any mode: a file that a `Read` rule denies, secrets of a
-/// process, a path that leads nowhere, something that is not a file. `None` if the input can be used.
+/// process, a NUL byte, a circle of links, an open file of a process, or a pipe, socket or device. `None` otherwise,
+/// also for a file that is missing, a directory and a path that cannot be read.
 pub(crate) fn input_denied(engine: &PermissionEngine, file: &FileCall) -> Option<Denied> {
     if let Some(rule) = engine.forbidden_path(&engine.deny.reads, &file.located) {
         let text = match file.access {
@@ -98,7 +100,8 @@ pub(crate) fn input_denied(engine: &PermissionEngine, file: &FileCall) -> Option
 }
 
 /// Decides about a file tool: by deny and ask rules for the path, the mode, the checks of writes, allow rules and the
-/// directories. Deny rules for the whole tool and [`input_denied`] must have been checked before.
+/// directories. In `bypassPermissions` and `plan` the mode decides, and nothing after it is looked at. Deny rules for
+/// the whole tool and [`input_denied`] must have been checked before.
 pub(crate) fn decide(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,

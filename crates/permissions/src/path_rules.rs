@@ -83,7 +83,8 @@ impl PathRules {
     }
 
     /// Adds the pattern of a rule. `rule` is the number that [`Self::find`] returns for it. The error says what is
-    /// wrong with the pattern, of which nothing is added then.
+    /// wrong with the pattern, of which nothing is added then. A pattern whose base is an empty list in `bases` is no
+    /// error, but matches nothing.
     pub(crate) fn add(&mut self, content: &str, bases: &Bases, rule: usize) -> Result<(), &'static str> {
         let content = content.trim();
         if content.starts_with('!') {
@@ -161,8 +162,9 @@ impl PathRules {
         self.patterns.push(Pattern { under, segments, rule });
     }
 
-    /// Adds a pattern once for each base. Leading fixed names move into the directory that is the key of the table; the
-    /// segments from the first wildcard on are compared one by one.
+    /// Adds a pattern once for each base, so nothing if there is no base. Leading fixed names move into the directory
+    /// that is the key of the table, where `..` goes up; the segments from the first wildcard on are compared one by
+    /// one, and there `..` is an ordinary name.
     fn anchored(&mut self, bases: &[&Path], content: &str, rule: usize) {
         for base in bases {
             let mut directory = normal(base);

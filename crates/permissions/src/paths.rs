@@ -262,7 +262,8 @@ pub(crate) struct TooMany;
 
 /// Returns the paths that a shell glob pattern may stand for, as far as the directories can be read; rather too many
 /// than too few, and names without a wildcard are not looked up. A segment that starts with a wildcard matches no
-/// hidden file, as in bash. Fails if more than `most` entries would be read.
+/// hidden file, as in bash; if nothing matches, the list is empty, where bash would keep the pattern. Fails if more
+/// than `most` entries would be read, over all directories.
 pub(crate) fn expand(pattern: &str, cwd: &Path, most: usize) -> Result<Vec<PathBuf>, TooMany> {
     let mut found = vec![if pattern.starts_with('/') { PathBuf::from("/") } else { cwd.to_owned() }];
     let mut left = most;

@@ -118,8 +118,8 @@ fn git_dir_is_inert(git: &Path, root: &Path) -> bool {
 }
 
 /// Returns whether all submodules below a directory are inert too: each has a configuration of its own, which `git
-/// status` reads. `true` if the directory cannot be read, `false` if there are too many. `seen` counts over the whole
-/// search.
+/// status` reads. `true` if the directory cannot be read, `false` if there are too many entries or folders lie too
+/// deep. `seen` counts the entries over the whole search, whether they are submodules or not.
 fn modules_are_inert(directory: &Path, depth: u32, seen: &mut usize) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return true };
     for entry in entries.flatten() {
@@ -150,7 +150,8 @@ enum Worktree<'a> {
     Elsewhere,
 }
 
-/// Reads at most [`MAX_CONFIG`] bytes of a file; `None` if it cannot be read or is not UTF-8.
+/// Reads at most the first [`MAX_CONFIG`] bytes of a file, without saying whether there are more; `None` if it cannot
+/// be read or is not UTF-8.
 fn read(path: &Path) -> Option<String> {
     let mut text = String::new();
     fs::File::open(path).ok()?.take(MAX_CONFIG).read_to_string(&mut text).ok()?;
@@ -168,7 +169,7 @@ fn config_is_inert(path: &Path, worktree: Worktree<'_>) -> bool {
 }
 
 /// Returns whether a folder of hooks, relative to the root of the work tree, has none that a read-only command would
-/// run. A path with unusual characters counts as not quiet.
+/// run. An empty path and one with unusual characters count as not quiet; a folder that does not exist is quiet.
 fn hooks_are_quiet(root: &Path, value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     !value.is_empty() && value.chars().all(plain) && !root.join(value).join(INDEX_HOOK).exists()

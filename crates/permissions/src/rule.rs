@@ -211,7 +211,7 @@ pub(crate) fn rule_names<'t>(
 }
 
 /// Splits the value of `--allowedTools` into the texts of rules: they are separated by commas or blanks outside
-/// parentheses. The texts are not checked.
+/// parentheses. The texts are not checked; after a parenthesis that is not closed, the rest of the list is one rule.
 pub fn parse_rule_list(list: &str) -> Vec<String> {
     let mut rules = Vec::new();
     let mut current = String::new();

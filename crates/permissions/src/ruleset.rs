@@ -93,7 +93,8 @@ impl RuleSet {
         self.entries[rule].0
     }
 
-    /// Adds a rule. The error says what is wrong and, after a colon, what became of the rule.
+    /// Adds a rule, whose number is the length of [`Self::entries`] before. The error says what is wrong and, after a
+    /// colon, what became of the rule; nothing has been added then, and the number goes to the next rule.
     pub(crate) fn add(
         &mut self,
         source: RuleSource,
@@ -111,7 +112,8 @@ impl RuleSet {
     }
 
     /// Adds a rule for a whole tool, in place of `written`, whose specifier is invalid. If the tool has a rule already,
-    /// that one stays the one that is found.
+    /// that one stays the one that is found. The name is only compared exactly: unlike in [`Self::add`], a wildcard or
+    /// the name of an MCP server in it covers no tool.
     pub(crate) fn add_whole_tool(&mut self, source: RuleSource, written: SourcedRule, tool: &str) {
         self.tools.entry(tool.to_owned()).or_insert(self.entries.len());
         self.entries.push((source, written));
@@ -210,7 +212,8 @@ impl RuleSet {
     }
 
     /// Returns the number of a rule about an MCP tool, or `None`; `rest` is its name after `mcp__`. An allow rule needs
-    /// the exact server; a forbidding rule applies wherever the name of the server may end, which is at every `__`.
+    /// the exact server; a forbidding rule applies wherever the name of the server may end, which is at every `__`, and
+    /// ignores `server`. Of several forbidding rules, those of the shortest server are returned first.
     fn served(&self, rest: &str, server: Option<&str>) -> Option<usize> {
         if self.permits() {
             let (server, name) = split_tool(rest, server)?;

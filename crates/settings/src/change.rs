@@ -179,7 +179,8 @@ impl SettingsStack {
     /// Reads the file again after a write, so that the stack has what is in it now. `made` is what the last
     /// [`SettingsWrite::carry_out`] returned; if it wrote nothing, its error is returned. Exactly the written change
     /// counts as agreed to; what other writers have put into the file counts by the same rules as after
-    /// [`SettingsStack::reload`].
+    /// [`SettingsStack::reload`]. An error does not mean that nothing was written: the file may be unreadable now, or
+    /// the grant may not be remembered ([`SettingsError::NotRemembered`]).
     pub fn finish(
         &mut self,
         write: SettingsWrite,
@@ -241,7 +242,8 @@ impl SettingsStack {
     }
 
     /// Reads the sources of changed files again. Returns the problems, and what is newly withheld as warnings. A source
-    /// that has errors keeps its old settings, because a file is often half written when it is read.
+    /// that has errors keeps its old settings, because a file is often half written when it is read. Grants that a file
+    /// of the folder no longer contains are forgotten for good; what it no longer forbids stays forbidden.
     pub fn reload(&mut self, changed: &[Changed]) -> Vec<SettingsProblem> {
         let mut found = Vec::new();
         for source in SettingsSource::ALL {

@@ -117,7 +117,7 @@ impl Check<'_> {
     }
 
     /// Reports unknown top-level keys; they stay in the settings. A key that may have been meant to forbid something is
-    /// an error, and so is a file with very many unknown keys.
+    /// an error, and so is a file with more than [`MAX_UNKNOWN`] of them, where the rest is not looked at.
     fn top_level(&mut self, raw: &Map<String, Value>) {
         let known: HashSet<&str> = known::top_level().collect();
         let unknown = || raw.iter().filter(|(key, _)| !known.contains(key.as_str()));
@@ -149,8 +149,8 @@ impl Check<'_> {
         problem.hint = meant.map(|name| format!("did you mean `{name}`?"));
     }
 
-    /// Returns the settings without nulls and without values of the wrong type, each of which is reported. Numbers and
-    /// booleans in `env` become text.
+    /// Returns the settings without values of the wrong type, each of which is reported, and without nulls at the top
+    /// level and in `permissions`. Numbers and booleans in `env` become text; unknown keys stay.
     fn values(&mut self, mut raw: Map<String, Value>) -> Map<String, Value> {
         raw.retain(|_, value| !value.is_null());
         if let Some(env) = raw.get_mut("env").and_then(Value::as_object_mut) {

@@ -71,8 +71,8 @@ pub(crate) struct FolderGrants {
 }
 
 impl FolderGrants {
-    /// Reads the grants of a folder. Without a configuration folder there are none. An unusable file counts as one
-    /// without grants, and is reported by [`Self::problem`].
+    /// Reads the grants of a folder. Without a configuration folder, and for a folder without a real path, there are
+    /// none. An unusable file counts as one without grants, and is reported by [`Self::problem`].
     pub fn read(config_dir: Option<&Path>, folder: &Path) -> Self {
         let store = config_dir.map(|dir| dir.join(GRANTS_FILE));
         let mut grants = Self { store, folder: folder.to_owned(), ..Self::default() };
@@ -102,7 +102,8 @@ impl FolderGrants {
 
     /// Remembers what a change grants to which a person or host has agreed, and forgets what it removes; does nothing
     /// for a source that is not a file of the folder. The settings file must have been written before, because only
-    /// what it contains is remembered. While another process writes, it fails with [`SettingsError::Busy`].
+    /// what it contains and what needs trust is remembered. Fails with [`SettingsError::Busy`] while another process
+    /// writes, and without a configuration folder if anything is granted; `change` is called more than once.
     pub fn record(
         &mut self,
         source: SettingsSource,
@@ -164,8 +165,8 @@ impl FolderGrants {
     }
 }
 
-/// Returns the grants that need trust and that the settings file still contains. If the file cannot be read now,
-/// all grants stay, because its content does not count anyway.
+/// Returns the grants that need trust and that the settings file still contains; none if the file is absent. If it
+/// cannot be read now or is not JSON, all grants that need trust stay, because its content does not count anyway.
 fn still_written(grants: &Map<String, Value>, settings_file: &Path) -> Map<String, Value> {
     let written: Option<Value> = match read_text(settings_file, MAX_SETTINGS_BYTES) {
         Ok(Some(text)) => serde_json::from_str(&text.text).ok(),

@@ -24,7 +24,8 @@ enum Lists {
 }
 
 /// Merges a stronger layer into a weaker one: objects are merged key by key, and other values replace those of the
-/// weaker one, but lists below the keys in [`JOINED`] are joined. Null in the stronger layer changes nothing.
+/// weaker one, but lists below the keys in [`JOINED`] are joined. Null in the stronger layer removes nothing; below the
+/// top level it is inserted where the weaker layer has no such key.
 pub(crate) fn lay_over(weak: &mut Map<String, Value>, strong: &Map<String, Value>) {
     for (key, value) in strong {
         let lists = if JOINED.contains(&key.as_str()) { Lists::Join } else { Lists::Replace };
@@ -38,8 +39,8 @@ pub(crate) fn lay_over(weak: &mut Map<String, Value>, strong: &Map<String, Value
     }
 }
 
-/// Merges a stronger value into a weaker one. `lists` applies to all lists below the top-level key. Entries of the
-/// weaker list come first.
+/// Merges a stronger value into a weaker one. `lists` applies to all lists below the top-level key. In a joined list the
+/// entries of the weaker one come first, and equal entries of the stronger one are not repeated.
 fn combine(weak: &mut Value, strong: &Value, lists: Lists) {
     match (weak, strong, lists) {
         // Null means "not set": a layer cannot remove the value of a weaker one.

@@ -170,8 +170,9 @@ impl SettingsStack {
         layer.honour(honoured);
     }
 
-    /// Forgets grants that a file of the folder no longer contains. Nothing is forgotten because of a broken file, or,
-    /// while a session runs, because of a missing or empty one, which an editor may be about to write.
+    /// Forgets grants that a file of the folder no longer contains, in the file of grants too. Nothing is forgotten for
+    /// other sources, because of a broken file, or, while a session runs, because of a missing or empty one, which an
+    /// editor may be about to write.
     pub(crate) fn forget_revoked(&mut self, source: SettingsSource, loaded: &Loaded, moment: Moment<'_>) {
         let (SettingsSource::Local | SettingsSource::Project, [watched]) =
             (source, loaded.watched.as_slice())
@@ -330,6 +331,7 @@ impl SettingsStack {
 }
 
 /// Adds deny and ask rules that were in force before and are missing in `settings`. Returns whether there were any.
+/// `permissions` must be an object or absent, which the check of the file ensures; otherwise this panics.
 fn keep_limits(settings: &mut Map<String, Value>, before: &Map<String, Value>) -> bool {
     let mut has_kept = false;
     for key in ["deny", "ask"] {

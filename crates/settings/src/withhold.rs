@@ -58,7 +58,8 @@ const SANDBOX_LIMITS: &[(&[&str], Option<bool>)] = &[
 ];
 
 /// Removes everything that needs trust from the settings; what only limits stays. Returns the removed settings, in the
-/// form of a settings file, and their names for a message.
+/// form of a settings file, and their names for a message. `sandbox` is returned whole, with the limits that stay; an
+/// empty list and an `env` that is not an object are removed and not returned.
 pub(crate) fn withhold(settings: &mut Map<String, Value>) -> (Map<String, Value>, Vec<String>) {
     let mut cut = Cut::default();
     if let Some(permissions) = settings.get_mut("permissions").and_then(Value::as_object_mut) {
@@ -106,7 +107,8 @@ impl Cut {
     }
 
     /// Takes the rules that allow, the directories, and a default mode that widens what is allowed out of
-    /// `permissions`. `deny` and `ask` stay. A mode that is not known counts as widening.
+    /// `permissions`. `deny` and `ask` stay. A mode that is not known counts as widening; a `defaultMode` that is not a
+    /// text stays.
     fn permissions(&mut self, permissions: &mut Map<String, Value>) {
         for key in ["allow", "additionalDirectories"] {
             let Some(list) = permissions.shift_remove(key) else { continue };
@@ -131,8 +133,8 @@ impl Cut {
         }
     }
 
-    /// Reduces `sandbox` to the settings that only limit ([`SANDBOX_LIMITS`]). If anything else was there, the whole
-    /// object counts as withheld.
+    /// Reduces `sandbox` to the settings that only limit ([`SANDBOX_LIMITS`]), or to an empty object. If anything else
+    /// was there, the whole value as it was written counts as withheld, the limits that stay included.
     fn sandbox(&mut self, sandbox: &mut Value) {
         let mut limits = Value::Object(Map::new());
         for (path, required) in SANDBOX_LIMITS {

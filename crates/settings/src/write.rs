@@ -55,9 +55,9 @@ pub(crate) struct ReplacementContent {
     pub mode: u32,
 }
 
-/// Changes the settings file at `path` under the lock of its folder, and creates it if it is absent. A file with errors
-/// is not changed, because it would be written without what could not be read. Nothing is written if `change` changes
-/// nothing.
+/// Changes the settings file at `path` under the lock of its folder, and creates it if it is absent. A file that has
+/// errors or a repeated key is refused, because it would be written without what could not be read. Nothing is written
+/// if `change` changes nothing; [`SettingsError::Busy`] is returned at once if the lock is taken.
 pub(crate) fn edit(
     path: &Path,
     owner: Owner,
@@ -85,7 +85,8 @@ pub(crate) fn edit(
 
 /// Replaces the file at `path` by what `renew` returns, under the lock of its folder; fails with
 /// [`SettingsError::Busy`] if the lock is taken. `renew` gets the path with links resolved and the current content, of
-/// at most `limit` bytes; if it returns `None`, the file stays as it is.
+/// at most `limit` bytes, or why it cannot be read, which is not an error here; if it returns `None`, the file stays as
+/// it is. The folder is created in any case.
 pub(crate) fn rewrite(
     path: &Path,
     owner: Owner,
@@ -126,8 +127,9 @@ struct Now {
 }
 
 impl Now {
-    /// Takes the current content of the file apart. It must be free of errors: a file that is not understood is never
-    /// overwritten. A missing file counts as empty.
+    /// Takes the current content of the file apart. A file with errors is refused, because one that is not understood
+    /// is never overwritten, and so is one with a repeated key, of which only the last would be written back. A missing
+    /// file counts as empty.
     fn read(path: &Path, text: Result<Option<Text>, ReadFailure>) -> Result<Self, SettingsError> {
         let origin = Origin::File(path.to_owned());
         let broken = |problem: SettingsProblem| SettingsError::Broken(Box::new(problem));
@@ -161,8 +163,9 @@ struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder of a file and creates it if necessary; the file need not exist. A link of the user's is
-    /// followed; in a project, a path that is a link or leads out of the project is an error.
+    /// Opens the folder of a file and creates it if necessary, for the user with all folders above it, in a project
+    /// only the last one; the file need not exist. A link of the user's is followed; in a project, a path that is a
+    /// link or leads out of the project is an error.
     fn open(path: &Path, owner: Owner) -> Result<Self, SettingsError> {
         let failed = |action: &'static str| {
             let path = path.to_owned();

@@ -77,7 +77,7 @@ pub(super) struct Parser<'s> {
 
 impl<'s> Parser<'s> {
     /// Creates a parser at the beginning of a text. `depth` continues the count of the surrounding parser, so that
-    /// nesting stays bounded across texts that are parsed each with a parser of its own.
+    /// nesting stays bounded across texts that are parsed each with a parser of its own; nested pieces are counted anew.
     pub(super) fn new(source: &'s str, depth: u32) -> Self {
         Self { source, at: 0, depth, pieces: 0, pending: Vec::new(), heredocs: Vec::new() }
     }
@@ -196,7 +196,8 @@ impl<'s> Parser<'s> {
     }
 
     /// Returns the word that starts here if it has no quotes and no expansions, and so may be a reserved word;
-    /// otherwise `None`. Consumes nothing.
+    /// otherwise `None`, also if no word starts here. Consumes nothing. Each byte becomes a character, so the text is
+    /// only good for comparing with ASCII words.
     pub(super) fn plain_word(&mut self) -> Option<String> {
         let start = self.at;
         let mut word = String::new();
@@ -238,7 +239,8 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// Reads pipelines up to one of `stops`, which is not consumed, or to the end of the script.
+    /// Reads pipelines up to one of `stops`, which is not consumed, or to the end of the script. An empty list is no
+    /// error, and neither is the end of the script without a stop: the caller must require what has to follow.
     pub(super) fn list(&mut self, stops: &[Stop]) -> Parsed<List> {
         let mut items: Vec<Item> = Vec::new();
         loop {
