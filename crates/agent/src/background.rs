@@ -163,9 +163,10 @@ impl SessionServices {
         }
     }
 
-    /// Marks a task as ended, sends its frames to the host, and queues the notice for the model, unless the model has
-    /// seen the end already. Does nothing if a request to stop the task has claimed the end before, because each end is
-    /// told once. `event` is the last text of a monitor.
+    /// Marks a task as ended, sends its frames to the host, and then queues the notice for the model. The notice is
+    /// recorded before the frames, so that a later run does not take an end that the host knows for missing; if the
+    /// model has seen the end meanwhile, it is recorded as withdrawn and not queued. Does nothing if a request to stop
+    /// the task has claimed the end before; `event` is the last text of a monitor.
     async fn command_ended(&self, id: &str, finished: &Finished, event: Option<&str>) {
         let code = exit_code(finished.exit);
         let status = match (finished.ended, code) {
@@ -235,8 +236,9 @@ impl SessionServices {
         true
     }
 
-    /// Kills a task with all its processes, and tells the host. The model gets no notice, because it has asked for the
-    /// stop or a person has. Fails if no task has this id or it has ended.
+    /// Kills a task with all its processes, tells the host, and returns when they have ended, within a bound. The model
+    /// gets no notice, because it has asked for the stop or a person has. Fails if no task has this id or it has ended;
+    /// like `stop`, it must not be dropped before it returns.
     pub(crate) async fn stop_task(&self, id: &str) -> Result<TaskReport, NotStopped> {
         self.stop(id, NoticeRecord::Withdrawn).await
     }
@@ -273,8 +275,9 @@ impl SessionServices {
         Ok(claimed.report())
     }
 
-    /// Stops every task in the background, all at the same time, because the session ends. Each end is recorded as
-    /// queued, so that a later run of the session tells the model.
+    /// Stops every task in the background, all at the same time, because the session ends, and waits until they have
+    /// ended, within a bound; tasks in the foreground are not touched. Each end is recorded as queued, so that a later
+    /// run of the session tells the model. A task that ends on its own meanwhile is skipped.
     pub(crate) async fn stop_all_tasks(&self) {
         let ids: Vec<String> = self.tasks.list().in_background().map(|task| task.id.clone()).collect();
         join_all(ids.iter().map(|id| self.stop(id, NoticeRecord::Queued))).await;

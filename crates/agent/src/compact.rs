@@ -186,9 +186,10 @@ impl Turn<'_> {
         compacted
     }
 
-    /// Compacts the conversation and sends the status frames before and after it. The frames about the result are left
-    /// to the caller, because they come later when the user has asked for it. A conversation without any response gives
-    /// `Nothing`; unless the outcome is `Done`, the conversation is as it was.
+    /// Compacts the conversation, with status frames before and after it; after a success, InstructionsLoaded hooks are
+    /// told of the memory files again. The frames about the result are left to the caller, because they come later when
+    /// the user has asked for it. A conversation without any response gives `Nothing`, without any frame; unless the
+    /// outcome is `Done`, the conversation is as it was.
     pub(crate) async fn compact(
         &mut self,
         cause: CompactCause,

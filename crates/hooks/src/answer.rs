@@ -52,7 +52,7 @@ impl Answer {
     }
 
     /// Reads the output of a hook as text: JSON if it starts with `{`, otherwise plain text. JSON that is not valid
-    /// gives a problem and no verdict.
+    /// gives a problem and no verdict; that it refuses on events which any failure blocks is left to the caller.
     pub fn said(text: &str, event: &HookEvent) -> Self {
         let text = text.trim();
         if !text.starts_with('{') {
@@ -78,7 +78,8 @@ impl Answer {
     }
 
     /// Reads the output and the exit of a command. `stdout` is the part of the output that is read, because the first
-    /// line may be the marker of a background hook. Plain text of a hook that failed is dropped.
+    /// line may be the marker of a background hook; JSON that was cut off is a problem and is not read. Plain text of a
+    /// hook that failed is dropped.
     pub fn of_command(printed: &Printed, stdout: &str, exit: Exit, label: &str, at: At<'_>) -> Self {
         let mut answer = Self::said(stdout, at.event);
         // The cut is the reason why it does not parse; a syntax error would mislead.

@@ -124,8 +124,8 @@ impl HookEngine {
         self.change(|state| state.options = Arc::new(options));
     }
 
-    /// Replaces the hooks of one source; empty settings remove them. Returns warnings about hooks that cannot run
-    /// as written.
+    /// Replaces the hooks of one source; empty settings remove them. A `once` hook of a skill that has run already can
+    /// run again after this. Returns warnings about hooks that cannot run as written.
     #[must_use = "what is wrong with the hooks must be shown"]
     pub fn register(&self, source: HookSource, hooks: &HooksSettings) -> Vec<HookWarning> {
         // Compiled before the lock is taken, so that events do not wait for it.

@@ -159,8 +159,8 @@ enum About<'a> {
     Nothing,
 }
 
-/// Returns what matchers and conditions of the event are compared with. Decides for each event which field that is;
-/// `Nothing` means that every matcher accepts it.
+/// Returns what matchers and conditions of the event are compared with. Decides for each event which field that is; for
+/// FileChanged it is the name of the file without its folder. `Nothing` means that every matcher accepts it.
 fn about(input: &HookInput) -> About<'_> {
     let call = |name, input, id| About::Call(ToolCall { name, input, id });
     match &input.event {
@@ -241,8 +241,8 @@ pub(crate) fn is_about_a_call(event: &HookEvent) -> bool {
     )
 }
 
-/// Returns the name of the hook in frames and texts: `Event:subject`, or `Event` if the event has no subject or is
-/// `SubagentStop`.
+/// Returns the name of the hook in frames and texts: `Event:subject`, or `Event` if the event has no subject, or an
+/// empty one, or is `SubagentStop`.
 pub(crate) fn hook_name(input: &HookInput) -> String {
     let event = input.event_name();
     match subject(input) {

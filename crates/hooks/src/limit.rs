@@ -30,7 +30,8 @@ pub(crate) struct StartTries {
 }
 
 impl StartTries {
-    /// Creates the tries for a hook with this timeout. A timeout shorter than [`START_PATIENCE`] limits them too.
+    /// Creates the tries for a hook with this timeout, whose time runs from now on. A timeout shorter than
+    /// [`START_PATIENCE`] limits them too.
     pub fn new(unasked: UnaskedHook, timeout: Duration) -> Self {
         let patience = timeout.min(START_PATIENCE);
         let until = match unasked {

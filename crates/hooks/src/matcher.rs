@@ -25,7 +25,8 @@ const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 
 impl Matcher {
     /// Compiles a matcher for an event; no text, an empty one and `*` accept every subject. The second part of the
-    /// result is a warning if the text is not valid; such a matcher accepts nothing.
+    /// result is a warning if the text is not a valid pattern; such a matcher accepts nothing. A list without any name,
+    /// such as `|`, accepts nothing either, without a warning.
     pub fn parse(text: Option<&str>, event: &HookEvent) -> (Self, Option<String>) {
         let text = text.unwrap_or("");
         if text.is_empty() || text == "*" {

@@ -83,7 +83,7 @@ struct Merger<'a> {
 
 impl Merger<'_> {
     /// Adds the output that has an effect on every event: the first stop, texts for the user, and texts for the model,
-    /// as far as the event takes these.
+    /// as far as the event takes these. Texts for the model that are blank are left out, long texts are cut.
     fn add_common_output(&mut self, answer: &mut Answer, specific: &HookSpecificOutput) {
         let hook_name = &self.speaker.hook_name;
         let output = &mut answer.output;
@@ -188,7 +188,8 @@ impl Merger<'_> {
     }
 
     /// Adds the output that only this event can use, such as a changed input or a title; output for other events is
-    /// ignored. Where hooks disagree, the first one counts.
+    /// ignored. Where hooks disagree, the first one counts, but paths to watch are collected from all. For
+    /// WorktreeCreate the last line of plain output counts as the path if the JSON names none.
     fn effects(&mut self, answer: &Answer, specific: HookSpecificOutput) {
         let outcome = &mut *self.outcome;
         match self.speaker.event {

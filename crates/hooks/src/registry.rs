@@ -188,7 +188,7 @@ impl Registry {
     }
 
     /// Returns the file names in the matchers of FileChanged hooks, sorted, each once. `*` is left out, because it
-    /// names no file.
+    /// names no file; the text of a regular expression is split at `|` like a list of names.
     pub fn watched_names(&self, enabled: EnabledHooks) -> Vec<String> {
         let hooks = self.hooks(enabled).filter(|hook| hook.event == HookEvent::FileChanged);
         let names = hooks.flat_map(|hook| hook.matcher_text.split('|')).map(str::trim);

@@ -74,8 +74,9 @@ impl SessionServices {
         self.command_ended(&task.id, &finished, event.as_deref()).await;
     }
 
-    /// Queues the lines of a monitor as events, one at a time, until the command ends or prints too much; returns
-    /// which. Counts the events in `told`. The lines in front of the end stay in `lines` for the notice of the end.
+    /// Queues the lines of a monitor as events until the command ends or prints too much; returns which. Counts the
+    /// events in `told`. While an event of this monitor still waits for the model, no other is queued, and the lines
+    /// stay with the command; those in front of the end stay in `lines` for the notice of the end.
     async fn tell_lines(&self, task: &SessionTask, lines: &mut MonitorLines, told: &mut usize) -> StreamEnd {
         let mut meter = FloodMeter::default();
         let mut events = task.job.events();

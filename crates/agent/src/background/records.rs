@@ -42,8 +42,9 @@ impl SessionServices {
     }
 
     /// Tells the host of the tasks that an earlier run started and whose end is not in the file, and keeps a notice of
-    /// each for the next request, together with those that the earlier run did not deliver. Must come before the first
-    /// init frame; later calls do nothing.
+    /// each for the next request, together with those that the earlier run did not deliver. Each such end is recorded
+    /// before the host is told, so that no later run tells of it again. Must come before the first init frame; later
+    /// calls do nothing.
     pub(crate) async fn tell_of_earlier_tasks(&self) {
         let earlier = self.tasks.list().take_earlier();
         let Some(earlier) = earlier else { return };

@@ -196,9 +196,10 @@ impl SessionServices {
             .unwrap_or_default()
     }
 
-    /// Takes what is due by now as a turn; `None` if nothing is due. A job of the folder is taken by writing that into
-    /// its file: if another process was faster, or the file cannot be written, the result is `None` too. Old jobs are
-    /// removed first, and problems with the file are told to the host.
+    /// Takes the earliest wake-up or job that is due by now as a turn; `None` if nothing is due. A job of the folder is
+    /// taken by writing that into its file: if another process was faster, the result is `None` too, and also if the
+    /// file cannot be written, after which the job waits for [`RETRY_MS`]. Old jobs are removed first, and problems
+    /// with the file are told to the host.
     pub(crate) async fn take_scheduled_turn(&self) -> Option<ScheduledTurn> {
         if let Err(why) = self.refresh_schedule() {
             self.trouble("scheduled_tasks", &why).await;

@@ -52,7 +52,8 @@ pub enum PermitOutcome {
 
 /// Decides whether a call may run. A denial by a PreToolUse hook comes first, then the rules judge the input (that of
 /// the hook, if it wrote another one), and what they leave open is a question to the PermissionRequest hooks and the
-/// host. Waits without a time limit for the host, and permits nothing once `cancel` has fired.
+/// host. If no hook decides and the host cannot be asked, or the mode is `dontAsk`, such a call is refused. Waits
+/// without a time limit for the host, and permits nothing once `cancel` has fired.
 pub async fn permit(
     agent: &Arc<AgentHandle>,
     tool: &dyn Tool,
@@ -179,9 +180,10 @@ fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permi
     Some(PermitOutcome::No { text, meta })
 }
 
-/// Returns the decision of the rules as the verdict of a PreToolUse hook changes it, and whether the call is allowed
-/// only because of the hook. A hook lifts neither a deny rule nor an ask rule. If the hook wants a question, its reason
-/// becomes that of the question.
+/// Returns the decision of the rules as an allow or ask of a PreToolUse hook changes it, and whether the call is
+/// allowed only because of the hook. A hook lifts neither a deny rule nor an ask rule; if it wants a question, its
+/// reason becomes that of the question. Deny and defer change nothing here, because [`refused_by_hook`] has to come
+/// before.
 fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCall) -> (Decision, bool) {
     let said = match verdict.behavior {
         HookPermissionDecision::Allow => HookVerdict::Allow,
@@ -284,7 +286,8 @@ async fn refuse(agent: &AgentHandle, call: &ToolCall, denied: Denied) -> PermitO
 
 /// Sends the host a `can_use_tool` request, waits for the reply without a time limit, and returns the outcome. A
 /// question that fails is a refusal; one that `cancel` withdraws ends the turn, and the future has to be polled to its
-/// end so that the host is told. The session shows as requiring action meanwhile.
+/// end so that the host is told. Notification hooks are started in the background, and the session shows as requiring
+/// action meanwhile.
 async fn ask_host(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
@@ -358,8 +361,9 @@ async fn allowed_by_host(
     granted(agent, question, allow.updated_input, meta).await
 }
 
-/// Returns the outcome for a call that a hook or the host agreed to. Another input is another call: it is validated and
-/// described like a new one. A rule that denies the call now still does; an unchanged input runs at the place that was
+/// Returns the outcome for a call that a hook or the host agreed to. No input in `updated`, an empty one, or one that
+/// is not an object means unchanged; another input is another call, which is validated and described like a new one. A
+/// rule that denies the call now still does, but nothing is asked again; an unchanged input runs at the place that was
 /// asked about, wherever its path leads by now.
 async fn granted(
     agent: &Arc<AgentHandle>,

@@ -177,7 +177,8 @@ struct Ready {
 
 /// Runs the PreToolUse hooks for a call whose input is valid. The error is the end of a call that goes no further: its
 /// tool or input is invalid, it was interrupted, or a hook defers it. A deferral counts only for a call without
-/// siblings.
+/// siblings, so it waits until the response shows whether there are any; with siblings it is dropped and the host is
+/// told.
 async fn run_pre_tool_hooks(
     agent: &Arc<AgentHandle>,
     prepared: PreparedCall,

@@ -8,9 +8,10 @@ use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
-/// Runs `/compact`: compacts the conversation, with the argument as an instruction for the summary, and sends and
-/// records what came of it. An empty conversation is not an error; a failed compaction makes the result of the turn
-/// one, and an interrupted one ends the turn without a record of the command.
+/// Runs `/compact`: compacts the conversation, with the argument as an instruction for the summary, and then sends the
+/// init frame and sends and records what came of it; only the status frames of the compaction precede the init frame.
+/// An empty conversation is not an error; a failed compaction makes the result of the turn one, and an interrupted one
+/// ends the turn without a record of the command.
 pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let instructions = (!call.args.is_empty()).then_some(call.args.as_str());
     let compacted = turn.compact(CompactCause::Asked, instructions).await;

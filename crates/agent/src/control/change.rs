@@ -17,8 +17,9 @@ use crate::state::agent::AgentHandle;
 use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
 
-/// Cancels the running turn, if there is one. Queued prompts run afterwards, unless the request cancels them too. The
-/// reply lists the prompts that still wait and, if the request cancels, those that were cancelled.
+/// Cancels the running turn, if there is one, and returns without waiting for its end. Queued prompts run afterwards,
+/// unless the request cancels them too; then the host is told of each. The reply lists the prompts that still wait and,
+/// if the request cancels, those that were cancelled.
 pub(super) async fn interrupt(
     agent: &Arc<AgentHandle>,
     body: &InterruptRequest,
@@ -93,8 +94,9 @@ pub(super) fn thinking(agent: &Arc<AgentHandle>, body: &SetMaxThinkingTokensRequ
     Reply::Ack
 }
 
-/// Merges the settings of the request into those of `--settings`, and applies the result to the running session. Model
-/// and effort change only if the request names them; settings that cannot be merged are an error and change nothing.
+/// Merges the settings of the request into those of `--settings`, and applies the result to the running session; where
+/// the session follows no settings files, only its permission rules, model and effort. Model and effort change only if
+/// the request names them; settings that cannot be merged are an error and change nothing.
 pub(super) async fn flag_settings(agent: &Arc<AgentHandle>, body: &ApplyFlagSettingsRequest) -> Reply {
     match agent.session.settings.apply_flag(&body.settings) {
         Ok(effective) => {
@@ -116,8 +118,9 @@ pub(super) async fn flag_settings(agent: &Arc<AgentHandle>, body: &ApplyFlagSett
     }
 }
 
-/// Adds the permission rules among the settings to the session. Used where no settings files are followed; rules
-/// that cannot be used are reported to the host.
+/// Adds the permission rules among the settings to those of the session; other permission settings, such as
+/// directories, are ignored, and no rule is removed. Used where no settings files are followed; rules that cannot be
+/// used are reported to the host.
 async fn apply_rules(agent: &Arc<AgentHandle>, permissions: PermissionSettings) {
     let PermissionSettings { allow, ask, deny, .. } = permissions;
     let rules = [

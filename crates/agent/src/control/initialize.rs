@@ -83,8 +83,8 @@ fn take_prompt(agent: &AgentHandle, body: &InitializeRequest) {
 }
 
 /// Applies what the handshake says about the system prompt. Fields that are absent change nothing, nor does a prompt
-/// that is neither a text nor a list. Parts of a list are joined by blank lines, and parts that are not strings are
-/// left out.
+/// that is neither a text nor a list; an exclusion of the dynamic sections is not taken back by `false`. Parts of a
+/// list are joined by blank lines, and parts that are not strings are left out, so an empty list gives an empty prompt.
 fn change_prompt(prompt: &mut SystemPrompt, body: &InitializeRequest) {
     match &body.system_prompt {
         Some(Value::String(text)) => prompt.choice.replace = Some(text.clone()),

@@ -134,8 +134,9 @@ async fn refusal(
     Some(Reply::Sent)
 }
 
-/// Fires `PreModelSwitch` and returns the reason of a hook that denies or blocks the switch; `None` if no hook does. A
-/// switch to the same model is not asked about.
+/// Fires `PreModelSwitch` and returns the reason of a hook that denies or blocks the switch; `None` if no hook does.
+/// Hooks that `withdraw` cancels have no objection, so the caller has to check the token before the switch. A switch to
+/// the same model is not asked about.
 async fn objection(
     agent: &Arc<AgentHandle>,
     switch: &Switch,

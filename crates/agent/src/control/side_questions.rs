@@ -55,8 +55,9 @@ enum Failed {
     Model(ModelError),
 }
 
-/// Asks the model a question beside the turn and returns the response as the reply. The conversation does not change,
-/// but the usage counts. A blank question, a withdrawn request and a failure of the model are errors.
+/// Asks the model a question beside the turn and returns the response as the reply; the host gets a progress frame at
+/// the start and at each retry. The conversation does not change, but the usage counts. A blank question, a withdrawn
+/// request and a failure of the model are errors.
 pub(super) async fn question(
     agent: Arc<AgentHandle>,
     id: String,

@@ -44,8 +44,9 @@ impl SessionServices {
         self.late.take()
     }
 
-    /// Waits until a hook in the background wants to wake the model, and returns the prompt that starts a turn.
-    /// Output without that wish is kept for the next request. Nothing is lost when the future is dropped.
+    /// Waits until a hook in the background wants to wake the model, and returns the prompt that starts a turn, with
+    /// all texts that wait by then. Output without that wish is kept for the next request, and notices are shown as
+    /// they come. Nothing is lost when the future is dropped.
     pub(crate) async fn until_woken(&self) -> InboundUser {
         loop {
             self.show_late().await;

@@ -93,8 +93,8 @@ impl AgentHandle {
     }
 
     /// Applies what has changed around the session: settings files, watched files, the working folder, output of
-    /// background hooks. Returns notes for the model. Called before a turn and between two rounds, never while
-    /// calls run.
+    /// background hooks. Returns notes for the model, which the caller has to use, because each comes once; only the
+    /// main agent is told of the ends of tasks. Called before a turn and between two rounds, never while calls run.
     pub(crate) async fn catch_up(self: &Arc<Self>, cancel: &CancellationToken) -> Vec<String> {
         self.follow_settings(cancel).await;
         self.look_at_files(cancel).await;

@@ -98,7 +98,8 @@ fn words_for_hooks(prompt: &InboundUser) -> String {
 }
 
 /// Converts the outcome of the hooks of a prompt. A block counts before a stop; a prompt is hidden from the model only
-/// if a note remains to be sent. The result is never [`SubmittedPrompt::Cancelled`].
+/// if a note remains to be sent. Cancelled hooks look here as if they had accepted the prompt, and the result is never
+/// [`SubmittedPrompt::Cancelled`], so the caller has to check the token.
 fn read_outcome(outcome: &Outcome) -> SubmittedPrompt {
     if let Some(block) = outcome.block() {
         let text = format!("A hook refused this prompt: {}", block.reason);

@@ -88,8 +88,9 @@ pub async fn before(
 }
 
 /// Fires PostToolUse, or PostToolUseFailure after an error, and returns the result with the notes of the hooks; without
-/// hooks it is returned as it is. An output that a hook wants instead is taken only if `may_replace` allows it, and
-/// is bounded like the tool's own.
+/// hooks it is returned as it is. Notices of the hooks are put into the result and not sent: the caller shows them
+/// behind it. An output that a hook wants instead is taken only if `may_replace` allows it, and is bounded like the
+/// tool's own.
 pub async fn after(
     agent: &Arc<AgentHandle>,
     mut answered: ToolCallResult,
