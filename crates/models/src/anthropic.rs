@@ -187,7 +187,8 @@ impl AnthropicClient {
         Ok(ModelStream { request_id, events: stream::iter([Ok(first)]).chain(rest).boxed() })
     }
 
-    /// Sends the request without streaming and returns the message; anything else in the body is a protocol error.
+    /// Sends the request without streaming and returns the message. An error object in the body is that error, and
+    /// anything else a protocol error.
     async fn whole_message(&self, request: &ModelRequest) -> Result<CompleteMessage, ModelError> {
         let response = self.send(self.post("/v1/messages", request, Purpose::Complete)?).await?;
         let request_id = response::request_id(&response);

@@ -203,7 +203,8 @@ impl ScriptEngine {
 
     /// Responds to a request that was checked: gives it a number, chooses the turn, checks the turn's expectations and
     /// renders it. A failed expectation or placeholder gives a 400 and still uses the turn; a script without a turn
-    /// left gives a 500.
+    /// left gives a 500. The checker is told of a turn that begins with thinking, so that later requests are judged by
+    /// it.
     pub fn respond(&self, mut facts: Facts) -> Served {
         let (number, choice) = self.choose(&mut facts);
         let defaults = &self.script.defaults;

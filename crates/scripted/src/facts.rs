@@ -91,8 +91,8 @@ pub(crate) struct RequestBrief {
 }
 
 impl RequestBrief {
-    /// Reads the fields by which turns are chosen. Refuses, also for a lax script, a body without messages, model or
-    /// `max_tokens`.
+    /// Reads the fields by which turns are chosen. Refuses, also for a lax script, a body without messages (an empty
+    /// list included), model or `max_tokens`; a `max_tokens` that is not a whole number is taken as `None`.
     pub(crate) fn read(fields: &BodyFields<'_>) -> Result<Self, RequestRefusal> {
         let missing = |name: &str| RequestRefusal::invalid(format!("{name}: Field required"));
         match &fields.messages {
@@ -308,7 +308,8 @@ impl Facts {
 
 impl Detail {
     /// Collects system prompt, tools, user texts and tool results from a body. What is missing or malformed is left
-    /// out.
+    /// out. A message of the system joins the system prompt and is passed over as the last message; any other role but
+    /// that of the assistant counts as the user.
     fn read(body: &Value) -> Self {
         let mut detail = Self { system: text_of(&body["system"]), ..Self::default() };
         detail.tools =
@@ -333,8 +334,9 @@ impl Detail {
         detail
     }
 
-    /// Adds the texts and results of a user message, and makes it the last one; reminders are left out. `calls` maps
-    /// the ids of the calls before it to the names of their tools.
+    /// Adds the texts and results of a user message, and makes it the last one. Reminders are left out, but only in a
+    /// list of blocks: a content that is one string counts whole. `calls` maps the ids of the calls before it to the
+    /// names of their tools.
     fn read_user(&mut self, content: &Value, calls: &Map<String, Value>) {
         let mut texts = Vec::new();
         let results_before = self.results.len();

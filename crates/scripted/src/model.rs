@@ -285,8 +285,8 @@ impl Silence {
         Self { left: patience }
     }
 
-    /// Waits for a pause and returns true, or returns false at once if the pause is longer than the time that is
-    /// left.
+    /// Waits for a pause and returns true, or returns false at once if the pause is not shorter than the time that is
+    /// left; then the caller waits with [`Self::run_out`].
     async fn bear(&mut self, pause: Duration) -> bool {
         let bearable = pause < self.left;
         if bearable {

@@ -80,7 +80,8 @@ enum Mark {
 }
 
 /// Returns the response of the turn to the request: its error, its raw bytes or its message, with faults, pauses and
-/// headers added. A placeholder that finds nothing is an error.
+/// headers added. A cut before the headers replaces everything but the delay, which always comes first. A placeholder
+/// that finds nothing is an error.
 pub fn render(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Reply, TemplateError> {
     let mut reply = match (&turn.error, &turn.raw) {
         (Some(error), _) => error_reply(error, facts)?,

@@ -260,8 +260,8 @@ impl ScriptHandler {
         Answer::from(self.engine.respond_http(request.body.clone(), request.headers.clone()))
     }
 
-    /// Returns the scripted count, or an estimate of four bytes per token, after the checks of this endpoint. Uses no
-    /// turn.
+    /// Returns the scripted count, or an estimate of four bytes per token, after the checks of this endpoint; also for
+    /// a lax script a body without a list of messages is 400. Uses no turn.
     fn count_tokens(&self, request: &Request) -> Answer {
         if let Err(refusal) = self.engine.check_count(&request.body, &request.headers) {
             return Answer::from(self.engine.refusal(&refusal));

@@ -166,8 +166,8 @@ impl Slot {
         Ok(Self { source: source.to_owned(), what, pointer })
     }
 
-    /// Returns what the placeholder stands for. Finding nothing is an error, and so is a pointer into a text that is
-    /// not JSON.
+    /// Returns what the placeholder stands for: without a pointer always a string, also for a number. Finding nothing
+    /// is an error, and so is a pointer into a text that is not JSON.
     fn find(&self, facts: &Facts) -> Result<Value, TemplateError> {
         let missing = || TemplateError::NotFound(self.source.clone());
         let text = match &self.what {

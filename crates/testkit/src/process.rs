@@ -114,7 +114,7 @@ impl Running {
     }
 
     /// Writes to stdin, which must not be closed yet. A child that no longer reads is not a failure here: the test sees
-    /// it in the output.
+    /// it in the output. Blocks, without a deadline, while the pipe is full and the child lives.
     pub fn write(&mut self, text: &str) {
         self.write_bytes(text.as_bytes());
     }
@@ -135,7 +135,8 @@ impl Running {
         self.stdin = None;
     }
 
-    /// Returns the next line of stdout as JSON, and `None` at its end. Panics if the deadline passes first.
+    /// Returns the next line of stdout as JSON, and `None` at its end. Panics if the deadline passes first or the line
+    /// is not JSON.
     pub fn next_line(&mut self) -> Option<Value> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         match self.lines.recv_timeout(left) {

@@ -60,7 +60,8 @@ pub fn run(command: &mut Command) -> Result<Finished> {
     run_watched(command, |_| {})
 }
 
-/// Runs a child to its end like [`run`]; `when_started` gets its process id as soon as it has one.
+/// Runs a child to its end like [`run`]; `when_started` gets its process id as soon as it has one. The limit holds for
+/// the child only: its pipes are then read to their end, however long a grandchild keeps them open.
 pub fn run_watched(command: &mut Command, when_started: impl FnOnce(u32)) -> Result<Finished> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -129,8 +130,8 @@ pub fn peak_memory(command: &mut Command) -> Result<Option<u64>> {
     }
 }
 
-/// Returns the processor time that the threads of a process have used, without its children; `None` if `/proc` does not
-/// have it.
+/// Returns the processor time that the threads of a process have used, without its children and without threads that
+/// have ended; `None` if `/proc` does not have it.
 pub fn processor_time(process: u32) -> Option<Duration> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let used = threads.flatten().filter_map(|thread| {

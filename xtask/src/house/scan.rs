@@ -206,8 +206,7 @@ pub struct Literal {
     pub text: String,
 }
 
-/// Returns every string literal, raw and byte strings included, in order; comments and characters do not count. One
-/// that is not closed is left out.
+/// Returns every string literal, raw and byte strings included, in order; comments and characters do not count.
 pub fn literals(source: &str) -> Vec<Literal> {
     let bytes = source.as_bytes();
     let mut found = Vec::new();

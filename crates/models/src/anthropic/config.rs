@@ -63,8 +63,8 @@ impl ClientConfig {
         }
     }
 
-    /// Parses and checks the base URL. It must not contain a user or password, because addresses appear in
-    /// messages.
+    /// Parses and checks the base URL: HTTP or HTTPS with a host, without a query or fragment. It must not contain a
+    /// user or password, because addresses appear in messages.
     pub(super) fn parse_base_url(&self) -> Result<Url, ClientError> {
         let refuse = |reason| Err(ClientError::BaseUrl { reason });
         let url = match Url::parse(self.base_url.trim()) {
