@@ -258,7 +258,8 @@ impl SessionLoop {
 
     /// Runs `work` to its end while the host's lines are read, because `work` may wait for one of them, and returns
     /// what it returns. `turn` is the running turn, which lines may interrupt. If the session is told to finish early,
-    /// `cancel` is cancelled; without a `cancel` the work goes on undisturbed.
+    /// `cancel` is cancelled; without a `cancel` the work goes on undisturbed. The signal to stop ends nothing here, so
+    /// `work` must watch for it.
     async fn while_listening<T>(
         &mut self,
         work: impl Future<Output = T>,

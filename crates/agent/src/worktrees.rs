@@ -85,7 +85,8 @@ impl AgentHandle {
 
     /// Removes a worktree: runs the WorktreeRemove hooks if there are any, and then git, unless a hook made the
     /// worktree. Refuses one that was only found, and one that a hook made if no hook removes it; without the wish to
-    /// discard also one with work in it, or that a hook made. A refusal leaves the worktree as it is.
+    /// discard also one with work in it, or that a hook made. These refusals and that of a hook leave the worktree as
+    /// it is; git may still fail after the hooks have run.
     pub(crate) async fn remove_worktree(
         self: &Arc<Self>,
         tree: &Worktree,

@@ -174,7 +174,9 @@ impl std::error::Error for ArgsError {}
 
 impl Args {
     /// Reads a command line without the program's name. Unknown flags and missing values are errors with the texts of
-    /// the reference. What the values of flags mean is not checked.
+    /// the reference; what the values of flags mean is not checked. A value attached to a switch with `=` is ignored,
+    /// one attached to a list is its only word, and the word after a flag that needs one is taken even if it looks like
+    /// a flag.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Self, ArgsError> {
         let words: Vec<String> = words.into_iter().collect();
         let mut args = Self { words: words.clone(), ..Self::default() };

@@ -42,8 +42,9 @@ impl FatalInput {
     }
 }
 
-/// Reads the text on standard input, to its end, that belongs to the prompt. Empty from a terminal, or if there is a
-/// prompt on the command line already (`has_prompt`) and nothing comes. Bytes that are not UTF-8 are replaced.
+/// Reads the text on standard input, to its end, that belongs to the prompt; its length is not limited. Empty from a
+/// terminal, or if there is a prompt on the command line already (`has_prompt`) and nothing comes. Bytes that are not
+/// UTF-8 are replaced.
 pub async fn read_text(has_prompt: bool) -> io::Result<String> {
     if rustix::termios::isatty(rustix::stdio::stdin()) {
         return Ok(String::new());
@@ -101,8 +102,8 @@ pub fn prompt_line(text: String) -> Inbound {
 }
 
 /// Reads protocol lines from standard input and sends them to the session, until the input ends; then `lines` is
-/// dropped, which tells the session so. Waits while the session's queue is full. The error is a line that ends the run,
-/// or a failure to read.
+/// dropped, which tells the session so. A last line without a line break counts. Waits while the session's queue is
+/// full. The error is a line that ends the run, also one longer than [`MAX_LINE_BYTES`], or a failure to read.
 pub async fn read_lines(lines: mpsc::Sender<Inbound>, first: FirstLine) -> Result<(), FatalInput> {
     let mut lines = Lines { to: lines, first };
     let input =

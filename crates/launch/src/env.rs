@@ -39,8 +39,8 @@ impl LaunchEnvironment {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Returns whether a switch is on: set, not empty, and not `0`, `false`, `no` or `off`. Any other word means on, so
-    /// a variable that gives a right needs a stricter check.
+    /// Returns whether a switch is on: set, not empty, and not exactly `0`, `false`, `no` or `off`. Any other word
+    /// means on, also `FALSE` or one with a space, so a variable that gives a right needs a stricter check.
     pub fn is_on(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| !matches!(value, "0" | "false" | "no" | "off"))
     }

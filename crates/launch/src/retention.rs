@@ -44,8 +44,9 @@ impl RetentionSweep {
         Some(Self { config_dir, outputs: outputs.to_owned(), days: days.unwrap_or(DEFAULT_DAYS) })
     }
 
-    /// Deletes sessions that are too old, unless a sweep was completed within a day. Blocks on the disk, so it runs
-    /// after all output is written. Errors are not reported, because the next sweep tries again.
+    /// Deletes sessions that are too old, unless a sweep was completed within a day or its stamp is from the future.
+    /// One sweep deletes a limited number; if some are left, no stamp is written and the next run goes on. Blocks on
+    /// the disk, so it runs after all output is written. Errors are not reported, because the next sweep tries again.
     pub fn sweep_if_due(&self, now_ms: u64) {
         let now = UNIX_EPOCH + Duration::from_millis(now_ms);
         let stamp = self.config_dir.join(STAMP);

@@ -55,7 +55,8 @@ pub fn load(
 }
 
 /// Reads the settings that count for these options, for callers that only want to look at them; [`load`] also refuses
-/// settings that a session must not start with. `env` is the environment of the process, without variables of settings.
+/// settings that a session must not start with. `env` is the environment of the process, without variables of settings;
+/// [`TRUST_VARIABLE`] in it wins over the trust of the options, and without a working folder `/` is taken.
 pub fn stack(options: &SessionOptions, env: &LaunchEnvironment) -> Result<SettingsStack, LaunchError> {
     let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
     // What the folder itself brings is then not looked at: another branch may be checked out in it.

@@ -204,7 +204,8 @@ fn record_title(session: &OpenSession, options: &SessionOptions) {
 }
 
 /// Combines the choices about the model `id`: flags win over the environment, and that over settings. Only
-/// `CLAUDE_CODE_DISABLE_THINKING` wins over its flag. `user_id` is left to the caller.
+/// `CLAUDE_CODE_DISABLE_THINKING` wins over its flag. A `CLAUDE_CODE_EXTRA_BODY` that cannot be parsed is ignored.
+/// `user_id` is left to the caller.
 fn model_choice(
     options: &SessionOptions,
     env: &LaunchEnvironment,

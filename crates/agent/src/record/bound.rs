@@ -90,7 +90,8 @@ impl ResultBounds {
         self.saving(output, move |output, saver| bounded(output, limits, saver)).await
     }
 
-    /// Returns a failure within the limits. Too long a text loses its middle, because the cause is at either end.
+    /// Returns a failure within [`ResultLimits::DEFAULT_CHARS`], whatever limits the tool states. Too long a text loses
+    /// its middle, because the cause is at either end.
     pub async fn failure(&self, failure: ToolFailure) -> ToolFailure {
         match failure {
             ToolFailure::Rejected(text) => ToolFailure::Rejected(self.error_text(text).await),
@@ -99,8 +100,9 @@ impl ResultBounds {
         }
     }
 
-    /// Returns the text of an error. If it is too long, the whole text is saved to a file, and the middle is replaced
-    /// by a note that names it: the cause is at either end.
+    /// Returns the text of an error. If it has more than [`ResultLimits::DEFAULT_CHARS`] characters, the whole text is
+    /// saved to a file, and the middle is replaced by a note that names it, or says why there is none: the cause is at
+    /// either end.
     pub async fn error_text(&self, text: String) -> String {
         if chars_fit(&text, ResultLimits::DEFAULT_CHARS) {
             return text;

@@ -29,8 +29,8 @@ pub fn block_tokens(block: &ContentBlock) -> u64 {
     value_tokens(block.as_value())
 }
 
-/// Estimates the tokens of a block, or of a part of one, that has no typed form. Pictures and documents may be in
-/// it at any depth and count a fixed amount instead of their data.
+/// Estimates the tokens of a block, or of a part of one, that has no typed form. Media may be in it at any depth: a
+/// picture counts a fixed amount, a document by the length of its base64 data, at fewer tokens per byte than text.
 pub fn value_tokens(value: &Value) -> u64 {
     match value {
         Value::String(text) => text_tokens(text.len()),

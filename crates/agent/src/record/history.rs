@@ -191,8 +191,8 @@ impl ConversationHistory {
 
     /// Closes the open user message, and returns the longest end of the conversation that fits into the bounds and can
     /// follow a summary: it begins with a response, so every call in it keeps its result and every result its call, or
-    /// it is the prompt that has no response yet. A call that waits for its result always stays. If nothing can stay,
-    /// the tail is empty.
+    /// it is the prompt that has no response yet. A last response with a call that waits for its result may exceed the
+    /// bounds. A message whose record is not known cannot begin the tail; if nothing can stay, the tail is empty.
     pub fn tail(&mut self, bounds: TailBounds) -> ConversationTail {
         self.seal();
         let count = self.sealed.len();
@@ -224,7 +224,8 @@ impl ConversationHistory {
     }
 
     /// Replaces everything before the tail by `head`. What stays keeps its bytes, except for a prompt right behind the
-    /// head, which becomes one message with it. `tail` must come from [`Self::tail`], with nothing added since.
+    /// head, which becomes one message with it. `tail` must come from [`Self::tail`], with nothing added since. The
+    /// API's last count is forgotten, so the size is an estimate until the next response.
     pub fn compact(&mut self, head: Vec<ContentBlock>, tail: &ConversationTail) {
         let mut kept = self.sealed.split_off(tail.start.min(self.sealed.len()));
         let mut kept_facts = self.facts.split_off(tail.start.min(self.facts.len()));
@@ -288,7 +289,8 @@ impl ConversationHistory {
     }
 
     /// Closes the open user message, if there is one. Its bytes never change afterwards, which keeps the API's cache
-    /// valid.
+    /// valid. If it has results, the noted record is dropped: a tail must not begin with results, because their calls
+    /// would be missing.
     fn seal(&mut self) {
         if !self.open.is_empty() {
             let open = std::mem::take(&mut self.open);

@@ -143,8 +143,9 @@ impl AgentJournal {
         self.turn_index = turn_index;
     }
 
-    /// Records a prompt that starts a turn or joins one. Every record names the one before it, so the order of
-    /// these calls is the order of the conversation; this holds for all methods below.
+    /// Records a prompt. One that starts a turn gives the turn its prompt id and is counted in `turn_index`; one that
+    /// joins keeps the id of the current turn. Every record names the one before it, so the order of these calls is the
+    /// order of the conversation; this holds for all methods below.
     pub fn prompt(&mut self, record: PromptRecord<'_>) {
         let PromptRecord { prompt, told, starts, words, uuid, now, mode } = record;
         let text = prompt.message.content.text();
@@ -234,8 +235,10 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// Writes the records that close a turn: the last prompt, for lists of sessions, and the cost so far, for a later
-    /// run. Makes sure that all records of the session are in its file. Does nothing if the session is not kept.
+    /// Writes the records that close a turn: the last prompt of this run, for lists of sessions (left out if there was
+    /// none, so that an earlier one stays visible), and the cost so far, for a later run. Makes sure that all records
+    /// of the session are in its file; a failure is kept for [`SessionFiles::take_troubles`]. Does nothing if the
+    /// session is not kept.
     pub fn end_of_turn(&mut self, spent: SpentTotals) {
         if !self.files.are_kept() {
             return;

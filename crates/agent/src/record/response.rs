@@ -72,7 +72,7 @@ struct OpenBlock {
 
 impl ModelResponse {
     /// Takes in one event. Returns the block that it finished, which is also kept in `blocks`; `None` if it finished
-    /// none.
+    /// none. A delta or an end for a block that is not open is ignored.
     pub fn fold(&mut self, event: &StreamEvent) -> Option<ContentBlock> {
         match event {
             StreamEvent::MessageStart(message) => {
@@ -139,8 +139,8 @@ impl ModelResponse {
         }
     }
 
-    /// Takes the text of unfinished blocks when the response was cut off, and drops these blocks. `None` if the text is
-    /// blank.
+    /// Takes the text of unfinished blocks when the response was cut off, and drops these blocks, with their thinking
+    /// and half-streamed calls. `None` if the text is blank. The indices of open blocks must be read before.
     pub fn take_partial_text(&mut self) -> Option<String> {
         let open = std::mem::take(&mut self.open);
         let text: String = open.into_values().map(|open| open.text).collect();
@@ -159,7 +159,7 @@ impl ModelResponse {
     }
 
     /// Returns whether nothing of the response is missing: its last event was seen, or would bring nothing new, because
-    /// the response has a stop reason and all of its blocks are finished.
+    /// the response has a stop reason, all of its blocks are finished, and one of them is not thinking.
     pub fn is_whole(&self) -> bool {
         self.complete || (self.stop_reason.is_some() && self.open.is_empty() && self.is_committed())
     }

@@ -35,8 +35,9 @@ enum PromptForm {
 
 impl SessionLoop {
     /// Opens the turn of a prompt, of a scheduled prompt or of a deferred call: tells the host that it has started, has
-    /// the hooks look at the prompt, and records it as far as they permit. Returns the prompt (an empty one for a
-    /// deferred call) and what the turn does.
+    /// the hooks look at the prompt, and records it as far as they permit. The preamble goes into the history before
+    /// the first prompt that is not empty, also before a command. Returns the prompt (an empty one for a deferred call)
+    /// and what the turn does.
     pub(super) async fn open_turn(
         &mut self,
         agent: &mut Agent,
@@ -155,8 +156,9 @@ impl SessionLoop {
     }
 
     /// Sends the init frame, then puts the first words of hooks, the prompt and its notes into the history and the
-    /// session's file. `prompt` is what the host sent, `told` what the model gets. A blocked or cancelled prompt stays
-    /// out, and the notices of tasks in a cancelled one wait again.
+    /// session's file. `prompt` is what the host sent, `told` what the model gets. A cancelled prompt stays out, and
+    /// the notices of tasks in it wait again; a refused one stays out unless the kind of its refusal keeps it. What the
+    /// runtime noted (`notes`) goes in even then.
     async fn record_prompt(
         &mut self,
         agent: &mut Agent,

@@ -268,8 +268,9 @@ impl Default for CommandRegistry {
 }
 
 impl CommandRegistry {
-    /// Adds a command. If its name or an alias belongs to another command, nothing is added. The name of a command that
-    /// needs a terminal may be used; the added one is then found.
+    /// Adds a command. If its name or an alias belongs to another command, also to one that this session does not
+    /// offer, nothing is added; the form of the names is not checked. The name of a command that needs a terminal may
+    /// be used; the added one is then found.
     pub fn add(&self, command: AddedCommand) -> Result<(), CommandNameTaken> {
         let AddedCommand { name, aliases, description, argument_hint, action } = command;
         let mut commands = self.lock();

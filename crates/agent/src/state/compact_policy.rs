@@ -117,8 +117,9 @@ pub enum CompactStep {
 
 impl CompactionMemory {
     /// Counts a request of size `context` and decides what to do before it: send it, compact first, or end the turn.
-    /// Must be called exactly once for each request, because compactions in quick succession are told by the number of
-    /// requests between them.
+    /// Where no automatic compaction is made, only a size that the API has measured can end the turn. Must be called
+    /// exactly once for each request, because compactions in quick succession are told by the number of requests
+    /// between them.
     pub fn before_request(
         &mut self,
         policy: &CompactPolicy,

@@ -57,8 +57,9 @@ pub enum SeenBefore {
 }
 
 impl PromptQueue {
-    /// Puts a prompt into the queue: in front of all others with the priority `now`, otherwise behind them. A prompt
-    /// whose id was seen before is not queued; one without an id always is.
+    /// Puts a prompt into the queue: in front of all others with the priority `now` (the newest of these is first),
+    /// otherwise behind them. A prompt whose id was seen before is not queued, even if the earlier one was cancelled;
+    /// one without an id always is.
     pub fn admit(&mut self, prompt: InboundUser) -> QueueAdmission {
         if let Some(uuid) = &prompt.uuid
             && !self.seen.insert(uuid)
@@ -89,9 +90,9 @@ impl PromptQueue {
         self.waiting.pop_front()
     }
 
-    /// Takes the prompts that join the current turn, in order: those with the priority [`PromptPriority::Next`]. A
-    /// command never does, and a prompt that was sent after one waits with it, because it may depend on what the
-    /// command changes.
+    /// Takes the prompts that join the current turn, in order: those with the priority [`PromptPriority::Next`], the
+    /// others stay in their order. A command never joins, and a prompt behind one in the queue waits with it, because
+    /// it may depend on what the command changes.
     pub fn joining(&mut self, is_command: impl Fn(&InboundUser) -> bool) -> Vec<InboundUser> {
         let behind = self.waiting.iter().position(is_command).unwrap_or(self.waiting.len());
         let behind = self.waiting.split_off(behind);
@@ -102,7 +103,7 @@ impl PromptQueue {
         joining
     }
 
-    /// Removes a prompt that has not started. Returns whether it was in the queue.
+    /// Removes a prompt that has not started. Returns whether it was in the queue. Its id still counts as seen.
     pub fn cancel(&mut self, uuid: &str) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|prompt| prompt.uuid.as_deref() != Some(uuid));

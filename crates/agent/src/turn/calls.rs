@@ -118,7 +118,8 @@ impl ResponseCalls {
     }
 
     /// Takes the results as blocks for the model, in the order of the calls, with `why` as the error of every call that
-    /// has none. Calls that have not started are dropped from the schedule; running ones are not stopped.
+    /// has none; nothing is recorded or sent to the host. Calls that have not started are dropped from the schedule;
+    /// running ones are not stopped.
     pub fn refuse_all(&mut self, why: &str) -> Vec<ContentBlock> {
         let refusal = |id: &str| ToolResult::error(id, why.to_owned()).shown();
         self.schedule.drain_waiting();

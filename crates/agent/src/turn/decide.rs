@@ -146,7 +146,8 @@ const MAX_TOKEN_RECOVERIES: u32 = 3;
 const CUT_OFF_RECOVERIES: u32 = 3;
 
 /// Decides what follows a round: another one, a nudge, the stop hooks, or the end of the turn. A used-up budget ends
-/// the turn whatever the round brought. A pure table, so that every case can be tested.
+/// the turn whatever the round brought; a more urgent prompt ends it only after a round with calls. A pure table, so
+/// that every case can be tested.
 pub fn decide(end: RoundEnd, used: &UsedSoFar) -> AfterRound {
     // Before everything else, because whatever follows costs more.
     if used.over_budget {

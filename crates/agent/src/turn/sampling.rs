@@ -89,8 +89,9 @@ impl Turn<'_> {
     }
 
     /// Sends the request once, shows the blocks as they finish, and starts their calls if they need not wait for the
-    /// whole response. Returns how the stream ended; `answer` and `calls` keep what arrived if it breaks or is
-    /// interrupted.
+    /// whole response. Returns how the stream ended; a break after which nothing is missing
+    /// ([`ModelResponse::is_whole`]) counts as complete. `answer` and `calls` keep what arrived if the stream breaks or
+    /// is interrupted.
     async fn attempt(
         &mut self,
         request: &Arc<ModelRequest>,
@@ -215,7 +216,8 @@ impl Turn<'_> {
 
     /// Finishes a response: adds it to the history, runs its remaining calls to their end, and adds their results.
     /// Every call gets a result in any case except a deferred one, because the API refuses a conversation with an open
-    /// call; over the budget or after a refusal, calls that have not started get an error instead of being run.
+    /// call; over the budget or after a refusal, calls that have not started get an error instead of being run. Over
+    /// the budget these errors go only into the history: they are neither recorded nor sent to the host.
     async fn complete(
         &mut self,
         answer: ModelResponse,

@@ -10,8 +10,9 @@ use crate::turn::decide::{NextStep, TurnEnding, after_objection};
 
 impl Turn<'_> {
     /// Runs the stop hooks. Returns the end of the turn, or another round if a hook objects or has a note for the model
-    /// and the limits permit one. Objections and notes are added to the conversation in either case, and count against
-    /// the limit.
+    /// and the limits permit one. Objections and notes are added to the conversation even if the limits end the turn,
+    /// and count against the limit. If a hook stops the session's work, the turn ends at once, and all objections and
+    /// notes are dropped.
     pub(crate) async fn ask_stop_hooks(&mut self) -> NextStep {
         let event = self.stop_event();
         let outcome = self.agent.handle.fire(event, None, &self.cancel).await;
@@ -61,9 +62,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells people of a hook's objection: of the first in the turn, and of the one that exceeds the limit. Returns the
-    /// end of the turn in the latter case, otherwise `None`. A note without an objection counts against the limit but
-    /// is not shown.
+    /// Tells people of a hook's objection, but only if it is the first thing that keeps the turn from ending, and of
+    /// the objection or note that exceeds the limit. Returns the end of the turn in the latter case, otherwise `None`.
+    /// A note without an objection counts against the limit; the first one is not shown, and an objection after it is
+    /// not shown either.
     async fn tell_of_block(&mut self, outcome: &Outcome) -> Option<TurnEnding> {
         let (frames, blocks) = (&self.agent.handle.frames, self.stats.stop_blocks);
         // A note is not an error, so it is not shown as one.

@@ -99,9 +99,9 @@ fn review(folder: &Path, env: &LaunchEnvironment) -> anyhow::Result<FolderReview
     Ok(stack.review())
 }
 
-/// Shows the review of a folder and, if it holds anything new, asks (unless `yes`) and remembers. As JSON it never
-/// asks. The exit code is 1 if something new was not trusted. What is remembered is the review that was shown: the
-/// folder must not be read again after the answer.
+/// Shows the review of a folder and, if it holds anything new, asks (unless `yes`) and remembers. What is remembered is
+/// the review that was shown: the folder must not be read again after the answer. The exit code is 1 if something new
+/// was not trusted. As JSON it never asks, remembers only with `yes`, and the exit code is 0 in either case.
 async fn show_and_ask(
     store: &TrustStore,
     folder: &Path,

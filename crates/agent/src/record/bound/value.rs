@@ -79,7 +79,8 @@ fn take(chars: usize, room: &mut usize) -> bool {
 }
 
 /// Returns the value, cut by the mildest of [`CUTS`] with which it has at most `chars` characters, with a note that
-/// says where the whole is. If none suffices, only an empty value of the same shape and the note are left.
+/// says where the whole is. If none suffices, only an empty object, list or text and the note are left, and these may
+/// exceed `chars`.
 pub fn cut_to_fit(value: &Value, chars: usize, kept: &Kept) -> Value {
     for cut in CUTS {
         let bounded = with_note(shortened(value, cut, 0), kept);
@@ -127,8 +128,9 @@ fn shortened_text(text: &str, chars: usize) -> String {
     format!("{start}… [{} left out here]", human_size((text.len() - start.len()) as u64))
 }
 
-/// Adds to a cut value where the complete one is, or why it could not be saved: as members of an object, as the last
-/// entry of a list, or at the end of a text. Any other value stays as it is.
+/// Adds to a cut value where the complete one is, or why it could not be saved: as members of an object (in place of
+/// members with these names), as the last entry of a list (a text block if the list holds blocks or nothing), or at the
+/// end of a text. Any other value stays as it is.
 fn with_note(value: Value, kept: &Kept) -> Value {
     let note = || match kept {
         Ok(saved) => format!("[cut: {}]", saved.whereabouts()),

@@ -46,8 +46,9 @@ enum Wanted {
 
 impl FileCheckpoints {
     /// Gives every followed file the content it had before `prompt`; a dry run changes nothing and returns the same
-    /// report. Files that cannot be restored are listed in it. The error says that the prompt has no checkpoint, or
-    /// that files could not be restored and none was changed.
+    /// report. Files that cannot be restored are listed in it; where a link or something else that is not a file is in
+    /// the way, that is left alone and only counted. The error says that the prompt has no checkpoint, or that files
+    /// could not be restored and none was changed.
     pub fn rewind(
         &self,
         prompt: &str,

@@ -39,7 +39,8 @@ impl CheckpointStore {
     }
 
     /// Saves a copy of a file under the version `version`, or the next one whose name is free. Returns its name in the
-    /// store and the version it got. A copy is never overwritten, because forks share copies.
+    /// store and the version it got. A copy is never overwritten, because forks share copies. It is an error if the
+    /// copies of the session would then exceed `most`; see [`Self::has_room`].
     pub fn write(&mut self, path: &Path, version: u32, copy: &FileCopy) -> Result<(String, u32), String> {
         if !self.has_room(copy.bytes.len()) {
             return Err(format!("the copies of this session would take more than {} bytes", self.most));
@@ -120,7 +121,7 @@ impl CheckpointStore {
 
 /// Gives the session `to` the copies of the session `from`, of which it is a fork; does nothing if there are none. A
 /// copy is written once and never changed, so both may have the same file; where hard links are not possible, it is
-/// copied. `dir` is the folder of all copies.
+/// copied. `dir` is the folder of all copies. The first failure ends the sharing; what was shared before stays.
 pub fn share_copies(dir: &Path, from: &str, to: &str) -> Result<(), String> {
     let (from, to) = (dir.join(from), dir.join(to));
     let copies: Vec<_> = std::fs::read_dir(&from).into_iter().flatten().flatten().collect();

@@ -64,8 +64,8 @@ impl SessionFiles {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on sends every record to the host too, as part of the file at `path`. `copied` are records that are
-    /// in the file already and are sent first.
+    /// From now on sends every record to the host too, as part of the file at `path`. `copied` are records that are in
+    /// the file already and are sent first; other records from before the call are never sent.
     pub fn mirror(&self, path: &Path, copied: Vec<Value>) {
         let waiting = copied.into_iter().map(|record| (path.to_owned(), record)).collect();
         self.state().mirror = Some(Mirror { main: path.to_owned(), waiting });
@@ -116,7 +116,8 @@ impl SessionFiles {
         state.append(&SessionFile::Main, Line::of(&record));
     }
 
-    /// Sets title and tag that the session has from an earlier run. A title that was set in this run stays.
+    /// Sets title and tag that the session has from an earlier run. A title that was set in this run stays. The tag is
+    /// dropped if the session has no file.
     pub fn known_as(&self, title: Option<String>, tag: Option<String>) {
         let mut state = self.state();
         state.title = state.title.take().or(title);
@@ -181,8 +182,9 @@ impl SessionFiles {
         })
     }
 
-    /// Continues in a new file for another session id, beside the old one. If the file cannot be made, nothing more is
-    /// saved. The mirrored records of the old file must have been sent before.
+    /// Continues in a new file for another session id, beside the old one, and forgets title and tag. If the file
+    /// cannot be made, nothing more is saved, but the mirror goes on. The mirrored records of the old file must have
+    /// been sent before.
     pub fn begin_anew(&self, session_id: &str) {
         let mut state = self.state();
         state.title = None;
@@ -202,7 +204,8 @@ impl SessionFiles {
     }
 
     /// Ends the run with a last attempt to write what waits for room on the disk. Returns a message about what is lost
-    /// if that fails, and `None` if nothing is.
+    /// if that fails; `None` if nothing is, or if the session has no file. Only the session's own file is written here:
+    /// files of child agents end with [`Self::close_agent`].
     pub fn close(&self) -> Option<String> {
         let mut state = self.state();
         let writer = state.main.as_mut()?;
