@@ -111,7 +111,7 @@ impl Issues {
 }
 
 /// Checks a value, repairing it where that is allowed, and adds the issues found. A value of the wrong type or outside
-/// an `enum` is not looked into. `path` is the same after the call as before it.
+/// an `enum` is not looked into; a list of types is not checked. `path` is the same after the call as before it.
 fn check(schema: &Value, value: &mut Value, path: &mut Vec<Value>, issues: &mut Issues) {
     if let Some(kind) = schema["type"].as_str() {
         repair_number(kind, value);
@@ -153,8 +153,9 @@ fn check(schema: &Value, value: &mut Value, path: &mut Vec<Value>, issues: &mut 
     }
 }
 
-/// Checks the properties of an object in the order of the schema, inserts missing defaults, and reports required keys
-/// that are missing and keys that are not allowed.
+/// Checks the properties of an object in the order of the schema, inserts missing defaults (not checked, and in place
+/// of required keys too), and reports required keys that are missing and keys that are not allowed. A required key that
+/// `properties` does not describe is not missed.
 fn check_object(schema: &Value, object: &mut Map<String, Value>, path: &mut Vec<Value>, issues: &mut Issues) {
     let empty = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&empty);

@@ -73,9 +73,10 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Runs `work` on a blocking thread. When `time` is up the work is told to stop and its result is still used; when
-/// `cancel` fires the result is [`ToolFailure::Interrupted`]. Work that does not end within [`GRACE`] after that is
-/// left behind, so work that changes a file of the user belongs into [`change`].
+/// Runs `work` on a blocking thread. When `time` is up the work is told to stop, and its result is used if it comes
+/// within [`GRACE`]; later is a failure. When `cancel` fires the result is [`ToolFailure::Interrupted`] in any case.
+/// Work that does not end within [`GRACE`] after that is left behind, so work that changes a file of the user belongs
+/// into [`change`].
 pub(crate) async fn run<T: Send + 'static>(
     cancel: &CancellationToken,
     time: Duration,
@@ -106,9 +107,10 @@ pub(crate) async fn run<T: Send + 'static>(
     joined.map_err(|error| panicked(&error))
 }
 
-/// Runs work that changes a file on a blocking thread. The work checks the stop right before it changes anything and
-/// returns [`ToolFailure::Interrupted`] if it is set. Work that was past this check when `cancel` fired runs to its
-/// end, and its result is the result of the call.
+/// Runs work that changes a file on a blocking thread, for at most [`CHANGE_TIME`]. The work checks the stop right
+/// before it changes anything and returns [`ToolFailure::Interrupted`] if it is set. Work that was past this check when
+/// `cancel` fired or time was up runs to its end: its result is that of the call if it comes within [`GRACE`],
+/// otherwise the call fails although the file may still be changed.
 pub(crate) async fn change<T: Send + 'static>(
     cancel: &CancellationToken,
     work: impl FnOnce(&Stop) -> Result<T, ToolFailure> + Send + 'static,

@@ -50,7 +50,7 @@ impl FileText {
     }
 
     /// Returns the bytes of the file after the parts of `lf` at `ranges` (in order, without overlap) are replaced by
-    /// `new`.
+    /// `new`. In a file with CRLF the line ends of `new` become CRLF, too.
     pub fn replaced(&self, ranges: &[Range<usize>], new: &str) -> Vec<u8> {
         let new = self.encode(new);
         let mut out = Vec::with_capacity(self.raw.len() + ranges.len() * new.len());

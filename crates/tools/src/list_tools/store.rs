@@ -265,7 +265,8 @@ impl LockedTasks<'_> {
     }
 
     /// Removes the id of a task from the other tasks, then deletes the task; in this order, so that a crash in between
-    /// leaves no reference to a missing task. No effect on a missing task.
+    /// leaves no reference to a missing task. No effect on a missing task. `id` must be written as in the files: a
+    /// plain number.
     pub fn delete(&self, id: &str) -> Result<(), TaskListError> {
         for (_, mut task) in self.read()?.tasks {
             let before = (task.blocks.len(), task.blocked_by.len());

@@ -173,7 +173,7 @@ fn is_there(path: &Path) -> bool {
 }
 
 /// Returns the output of the call, the most recently changed file last. Paths are checked once more before they are
-/// shown, because the tree may have changed during the search.
+/// shown, because the tree may have changed during the search; one that is left out then still counts in the total.
 fn output(place: &Place, best: Newest, stopped: Option<StopReason>, started: Instant) -> ToolOutput {
     let total = best.total;
     let filenames: Vec<String> = best

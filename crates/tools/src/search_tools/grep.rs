@@ -165,7 +165,8 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Searches one file; `None` if nothing matched or it is not a file. Stopped while it reads, it fails.
+    /// Searches one file; `None` if nothing matched or it is not a file. A binary file that the walk found is searched
+    /// only up to its first zero byte. Stopped while it reads, it fails.
     fn search(&mut self, entry: &DirEntry) -> std::io::Result<Option<FoundFile>> {
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return Ok(None);

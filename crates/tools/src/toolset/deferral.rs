@@ -205,7 +205,7 @@ impl ToolSet {
     }
 
     /// Returns this set with the tools with these names loaded; an unchanged copy if the set defers nothing. A name
-    /// without a tool gets an entry that says so, because the conversation refers to it.
+    /// without a tool, such as a former name, gets an entry that says so, because the conversation refers to it.
     pub fn loading(&self, names: &[String]) -> Self {
         let mut set = self.clone();
         let Some(deferral) = &mut set.deferral else { return set };

@@ -125,7 +125,7 @@ fn kind_of(content_type: &str, body: &[u8]) -> ContentKind {
 }
 
 /// Returns the kind of a body by its first bytes, for a response that does not say it: not text if there is a zero
-/// byte, HTML if it begins with `<`.
+/// byte, HTML if it begins with `<`, otherwise text, also if it is empty.
 fn sniffed(body: &[u8]) -> ContentKind {
     let start = &body[..body.len().min(PRESCAN)];
     if start.contains(&0) {

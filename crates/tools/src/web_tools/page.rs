@@ -68,8 +68,9 @@ pub(crate) enum FetchError {
     Cancelled,
 }
 
-/// Returns a page from the cache, or fetches and keeps it, within [`MAX_TIME`]. A redirect to another host and a
-/// refusal of the server are results and not errors; neither is kept.
+/// Returns a page from the cache, or fetches and keeps it, within [`MAX_TIME`]. A kept page of an internal host counts
+/// only while a rule still names the host. A redirect to another host and a refusal of the server are results and not
+/// errors; neither is kept.
 pub(crate) async fn fetch(
     url: &Url,
     web: &dyn WebActions,
@@ -120,7 +121,8 @@ enum Transferred {
 }
 
 /// Requests a page, and follows redirects that stay at its host, at most [`MAX_REDIRECTS`]. Every hop is judged before
-/// its request; one to another host is returned and not followed.
+/// its request; one to another host is returned and not followed. A status other than 2xx is a refusal, and a page that
+/// was cut at the size limit is an error.
 async fn transfer(url: &Url, web: &dyn WebActions, state: &WebState) -> Result<Transferred, FetchError> {
     let mut url = url.clone();
     for _ in 0..=MAX_REDIRECTS {

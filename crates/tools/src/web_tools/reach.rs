@@ -39,9 +39,9 @@ pub(crate) enum ReachError {
     NoHost,
 }
 
-/// Returns how the host of an address may be reached: through a proxy, or at the addresses that its name has now, which
-/// the connection must use. An internal host is an error unless a rule names it; for any other host `http` becomes
-/// `https`.
+/// Returns how the host of an address may be reached: through a proxy, which looks up the name itself, so that only the
+/// name is judged, or at the addresses that its name has now, which the connection must use. An internal host is an
+/// error unless a rule names it; for any other host `http` becomes `https`.
 pub(crate) async fn judge(
     url: &Url,
     web: &dyn WebActions,

@@ -67,8 +67,8 @@ impl WebState {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up to `wanted` searches of those that the session may still make; `None` if there are none left. Those
-    /// that were not made are given back when the result is dropped.
+    /// Takes up to `wanted` searches of those that the session may still make; `None` if there are none left. When the
+    /// result is dropped, all that its `made` does not count are given back, so the caller must set that.
     pub(crate) fn reserve_searches(&self, wanted: u64) -> Option<ReservedSearches<'_>> {
         let take = |left: u64| Some(left.saturating_sub(wanted));
         let before = self.searches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or(0);

@@ -78,7 +78,8 @@ impl Worktree {
 }
 
 /// Creates the worktree with this name for an agent that works in `folder`, or returns the one that an earlier session
-/// made. Of two calls at once the second finds the worktree of the first, because the place is locked meanwhile.
+/// made, to which the settings are not applied; bad settings are refused in both cases. Of two calls at once the second
+/// finds the worktree of the first, because the place is locked meanwhile.
 pub async fn create(
     git: &GitRunner,
     folder: &Path,
@@ -280,8 +281,8 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// Creates the worktree; after a failure or an interrupt it removes what was made. The error is that of the failed
-    /// step.
+    /// Creates the worktree; after a failure or an interrupt it removes what was made, for at most [`CLEAR`]. The error
+    /// is that of the failed step, and what could not be removed is left to the next call with this name.
     async fn make(self, folder: &Path, cancel: &CancellationToken) -> Result<Worktree, WorktreeRefusal> {
         let is_new_branch = self.repository.commit(&self.branch_ref(), cancel).await?.is_none();
         let made = self.fill(is_new_branch, cancel).await;
@@ -349,7 +350,8 @@ impl Making<'_> {
     }
 
     /// Links the directories of the settings from the checkout into the worktree, and returns the links that were made.
-    /// One that the checkout does not have, or the worktree has already, is left out.
+    /// One that the checkout does not have, that the worktree has already, or whose parent is missing or leads out of
+    /// the worktree is left out.
     fn link(&self) -> Result<Vec<PathBuf>, WorktreeRefusal> {
         let mut made = Vec::new();
         for link in &self.settings.links {

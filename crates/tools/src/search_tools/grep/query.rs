@@ -52,8 +52,8 @@ impl Page {
         }
     }
 
-    /// Returns the results of this page, at most as many as fit into its bytes, and what was left out. `items` are the
-    /// first results, `total` is the number of all.
+    /// Returns the results of this page, and what was left out. The first result that does not fit into its bytes ends
+    /// the page. `items` are the first results, `total` is the number of all.
     pub fn of_items(self, items: impl Iterator<Item = String>, total: u64) -> (Vec<String>, Cut) {
         let mut bytes = 0;
         let shown: Vec<String> = items
@@ -85,8 +85,9 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Reads the input of a call, with the defaults for what it does not name. An invalid pattern, glob or type is an
-    /// error, which is a text for the model.
+    /// Reads the input of a call, with the defaults for what it does not name. A negative number counts as 0, and a
+    /// `head_limit` of 0 shows all; lines around matches count only for content, and `context` or `-C` there overrides
+    /// `-A` and `-B`. An invalid pattern, glob or type is an error, which is a text for the model.
     pub fn of(input: &Value, place: &Place, max_bytes: usize) -> Result<Self, String> {
         let flag = |name: &str| input[name].as_bool();
         let count = |name: &str| input[name].as_f64().map(|number| number.max(0.0) as usize);

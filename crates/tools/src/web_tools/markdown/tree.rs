@@ -145,7 +145,7 @@ impl PageTree {
     }
 
     /// Closes the innermost open element that the end tag ends, with those inside it. An end tag that ends nothing is
-    /// ignored.
+    /// ignored; while elements are open that are too deep for the tree, an end tag of any name only ends one of those.
     pub(super) fn end(&mut self, name: &LocalName) {
         if let Some(left_out) = &mut self.left_out {
             if left_out.name == *name {
@@ -196,6 +196,7 @@ impl PageTree {
     }
 
     /// Returns whether blanks would mean nothing here: between blocks, at the start of a block, in a list or a table.
+    /// Never in `pre` or in an inline element.
     fn may_drop_blanks(&self) -> bool {
         let name = self.open.last().map_or("div", |open| &open.name);
         let is_inline = tags::use_of(name) == TagUse::Inline;
@@ -300,7 +301,7 @@ impl PageTree {
     }
 }
 
-/// Removes the blanks at the end of a block.
+/// Removes the blanks at the end of a block, if its last child is a text; the text node stays even if it becomes empty.
 fn trim_end(block: &Node) {
     if let Some(last) = block.children.borrow().last()
         && let NodeData::Text { contents } = &last.data
