@@ -141,8 +141,8 @@ impl RequestChecker {
         answers.push_back(number);
     }
 
-    /// Checks the headers and returns the betas that they ask for, in their order. Unknown betas are refused, unless
-    /// the script adds them.
+    /// Checks the headers and returns the betas that they ask for, in their order. A missing `anthropic-version` is
+    /// refused, and so are unknown betas, unless the script adds them.
     pub(crate) fn check_headers<'h>(&self, headers: &'h [(String, String)]) -> Verdict<Vec<&'h str>> {
         top::check_headers(headers, &self.betas)
     }

@@ -21,9 +21,9 @@ pub enum ExportFormat {
 /// The number of characters of a result that are shown in Markdown; the session file has the rest.
 const RESULT_CHARS: usize = 2000;
 
-/// Writes the conversation of the session at `path` to `out` in this format, message by message, and flushes it. In
-/// Markdown control characters are replaced, so that the text is safe on a terminal; JSON lines hold the messages as
-/// they were recorded.
+/// Writes the conversation of the session at `path` to `out` in this format, message by message, and flushes it; after
+/// an error the messages before it are already written. In Markdown control characters are replaced, so that the text
+/// is safe on a terminal; JSON lines hold the messages as they were recorded.
 pub fn export(path: &Path, format: ExportFormat, out: &mut dyn Write) -> Result<()> {
     let failed = |error| TranscriptError::io("export", path, error);
     each_message(path, |row| {

@@ -94,8 +94,9 @@ struct Found {
     is_bad: bool,
 }
 
-/// Finds the records in one line, which usually has one, and passes each to `sink` with its range. A damaged line may
-/// contain more, or parts of one; the result says how many were found and whether a part was lost.
+/// Finds the records in one line, which usually has one, and passes each to `sink` with its range; the result says how
+/// many were found and whether a part was lost. After a part that cannot be parsed only objects with a session id count
+/// as records, and after [`MAX_FAILED_STARTS`] such parts the rest of the line is skipped.
 fn records_in(line: &[u8], mut sink: impl FnMut(Range<usize>, Head<'_>)) -> Found {
     let mut found = Found { records: 0, is_bad: false };
     let mut at = 0;

@@ -36,7 +36,8 @@ struct Found {
 
 impl Names {
     /// Creates the names of a session that is resumed in the file at `path`, as they were read from it. The file counts
-    /// as searched up to its present end, so the names must be those at that moment.
+    /// as searched up to its present end, so the names must be those at that moment. Their positions are not known and
+    /// count as the beginning of the file.
     pub fn of_session(path: &Path, title: Option<String>, tag: Option<String>) -> Self {
         let found = |text| Found { text, at: 0 };
         let searched = path.metadata().map_or(0, |file| file.len());
@@ -44,7 +45,8 @@ impl Names {
     }
 
     /// Returns the names that must be appended to the file at `path` again, because lists would soon not find them;
-    /// usually none. Reads what was written since the last search if a name may be far from the end.
+    /// usually none. The caller must append them, because until a later search finds them they are returned again.
+    /// Reads what was written since the last search if a name may be far from the end.
     pub fn out_of_sight(&mut self, path: &Path, session_id: &str) -> io::Result<Vec<SideRecord>> {
         let end = path.metadata()?.len();
         if end.saturating_sub(self.searched.min(self.oldest())) < IN_SIGHT {

@@ -40,18 +40,18 @@ impl<'a> RawObject<'a> {
         })
     }
 
-    /// Returns a member that is a string; `None` if it is missing or another value.
+    /// Returns a member that is a string; `None` if it is missing, another value, or has half of a surrogate pair.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    /// Returns a member as a parsed value; `None` if it is missing.
+    /// Returns a member as a parsed value; `None` if it is missing or a string in it has half of a surrogate pair.
     pub(crate) fn value(&self, key: &str) -> Option<serde_json::Value> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    /// Sets a member. An existing one keeps its position; a new one is added at the end. Fails only if `value` cannot
-    /// be serialised.
+    /// Sets a member, of a repeated key the last one, which [`Self::get`] returns. An existing one keeps its position;
+    /// a new one is added at the end. Fails only if `value` cannot be serialised.
     pub(crate) fn set(&mut self, key: &str, value: &impl Serialize) -> serde_json::Result<()> {
         let raw = Part::Set(serde_json::value::to_raw_value(value)?);
         match self.0.iter_mut().rev().find(|(name, _)| name == key) {

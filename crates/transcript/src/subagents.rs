@@ -43,8 +43,8 @@ pub fn list_subagents(session: &SessionPaths) -> Result<Vec<String>> {
     Ok(ids)
 }
 
-/// Returns the messages of a subagent that are shown, oldest first. If it does not exist, the error is
-/// [`TranscriptError::NotFound`].
+/// Returns the messages of a subagent that are shown, oldest first and without meta messages. If it does not exist, the
+/// error is [`TranscriptError::NotFound`].
 pub fn subagent_messages(session: &SessionPaths, agent_id: &str) -> Result<Vec<MessageRow>> {
     let files = agent_files(&session.subagents())?;
     let Some((_, path)) = files.into_iter().find(|(id, _)| id == agent_id) else {

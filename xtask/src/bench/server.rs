@@ -179,7 +179,8 @@ impl Server {
         lock(&self.state).watched = Some(process);
     }
 
-    /// Ends a run and returns what the server recorded. Requests that come later still get the responses of the plan.
+    /// Ends a run and returns what the server recorded. Requests that come later still get the responses of the plan,
+    /// again from its first one.
     pub fn end(&self) -> Seen {
         std::mem::take(&mut lock(&self.state).seen)
     }
@@ -291,7 +292,8 @@ fn read_chunks(reader: &mut impl BufRead) -> Result<Vec<u8>> {
     }
 }
 
-/// Reads one line without its end, at most 64 KB of it; `None` at the end of the stream.
+/// Reads one line without its end; `None` at the end of the stream. Of a line beyond 64 KB the rest is returned as the
+/// next line.
 fn read_line(reader: &mut impl BufRead) -> Result<Option<String>> {
     let mut line = Vec::new();
     if reader.by_ref().take(64 * 1024).read_until(b'\n', &mut line)? == 0 {

@@ -86,7 +86,8 @@ fn place(line: &str) -> Result<AllowedPlace> {
 }
 
 /// Complains about names of tools in the code of shipped crates other than `tools`, unless their place is allowed, and
-/// about allowed names that are not used any more.
+/// about allowed names that are not used any more. If no tool is found in `tools`, that is a complaint too, because the
+/// check would then find nothing.
 pub fn check(files: &[SourceFile], allowed: &[AllowedPlace]) -> Findings {
     let names = tool_names(files);
     let mut findings = Findings::default();

@@ -212,8 +212,8 @@ fn check_answered(turn: &JoinedTurn<'_>, next: Option<&JoinedTurn<'_>>) -> Verdi
     ))
 }
 
-/// Checks that every result of a server tool follows its call. `calls` collects the calls of all turns so far, so this
-/// must be called turn by turn, in order.
+/// Checks that every result of a server tool has its call in the same message or before; the order inside a message is
+/// not checked. `calls` collects the calls of all turns so far, so this must be called turn by turn, in order.
 fn check_server_results<'a>(turn: &JoinedTurn<'a>, calls: &mut HashSet<&'a str>) -> Verdict {
     for (index, message) in &turn.messages {
         calls.extend(message.server_calls.iter().map(String::as_str));

@@ -255,8 +255,9 @@ impl ThinkingHistory<'_> {
         Ok(())
     }
 
-    /// Checks models up to 4.5 with a thinking budget: the response that began the tool loop must begin with
-    /// thinking. A response that the script gave without thinking is excused.
+    /// Checks models up to 4.5 with a thinking budget: if the conversation ends with tool results, the first or the
+    /// last response of the tool loop must begin with thinking. Responses that the script gave without thinking are
+    /// excused.
     fn check_tool_loop(&self, own: &dyn OwnAnswers) -> Verdict {
         let budgeted = matches!(self.asked, ThinkingAsked::Enabled { .. });
         if !budgeted || !self.rules.is_up_to_four_five() {

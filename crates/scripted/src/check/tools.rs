@@ -37,7 +37,8 @@ const TOOL_FIELDS: &[&str] = &[
 ];
 
 /// Checks the field `tools` and returns the names, marks and bytes of text in it. `cache_scope` says whether cache
-/// marks may have a scope.
+/// marks may have a scope. Also refuses a repeated name, a cache mark on a deferred tool, and a list of deferred tools
+/// only.
 pub(crate) fn check_tools(tools: &Value, cache_scope: bool) -> Verdict<ToolList> {
     let path = FieldPath::root("tools");
     let Value::Array(tools) = tools else { return path.refuse("Input should be a valid list") };

@@ -97,8 +97,8 @@ const BETAS: &[&str] = &[
     "web-search",
 ];
 
-/// Checks the headers and returns the requested betas in their order. `more` are names that the script adds to the
-/// known ones; any other is refused.
+/// Checks the headers and returns the requested betas in their order. Refuses a request without `anthropic-version`,
+/// whose value is not looked at, and any beta that is neither known nor in `more`, the names that the script adds.
 pub(crate) fn check_headers<'h>(headers: &'h [(String, String)], more: &[String]) -> Verdict<Vec<&'h str>> {
     let values = |name: &'static str| {
         headers.iter().filter(move |(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
