@@ -54,8 +54,8 @@ impl HookEvents for Frames {
 
 impl AgentHandle {
     /// Runs the hooks of an event and shows the host their notices. Returns what all hooks together want, on which the
-    /// caller has to act; an event without hooks has the empty outcome. `about` is the call that the event concerns, if
-    /// any.
+    /// caller has to act; after a cancellation nothing in it is a verdict, so guards have to check the token. An event
+    /// without hooks has the empty outcome; `about` is the call that the event concerns, if any.
     pub(crate) async fn fire(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,

@@ -70,8 +70,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Checks the address against `allowedHttpHookUrls`; without that list every http or https address is allowed. The
-/// error says why it is not.
+/// Checks the address against `allowedHttpHookUrls`; without that list every http or https address is allowed, with an
+/// empty one none. The error says why it is not.
 fn allowed(url: &str, options: &EngineOptions) -> Result<(), &'static str> {
     if !url.starts_with("https://") && !url.starts_with("http://") {
         return Err("its address is neither http nor https");
@@ -98,8 +98,8 @@ fn matches_wildcard(text: &str, pattern: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Returns the headers with variables filled in. A variable that hook or settings do not allow becomes empty, so that
-/// no secret is sent by mistake.
+/// Returns the headers with variables filled in. A variable that does not exist, or that hook or settings do not allow,
+/// becomes empty, so that no secret is sent by mistake; a hook that names no variables may use none.
 fn headers(hook: &HttpHook, options: &EngineOptions, env: &[&(String, String)]) -> Vec<(String, String)> {
     let allowed = |name: &str| {
         let by_hook = hook.allowed_env_vars.iter().flatten().any(|allowed| allowed == name);

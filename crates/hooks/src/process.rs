@@ -176,7 +176,8 @@ impl Process {
     }
 
     /// Parses the first line of stdout once it is complete, and returns the output if it is the marker. `None` if it is
-    /// not, if it is not complete yet, or if it was parsed before.
+    /// not, if it is not complete yet, or if it was parsed before. A line that has more than [`MAX_MARKER`] bytes and
+    /// no end yet counts as none.
     fn says_async(&mut self, complete: Complete) -> Option<Box<HookOutput>> {
         if self.first_line == FirstLine::Read {
             return None;

@@ -295,7 +295,8 @@ pub(crate) fn compile(
     compiler.finish()
 }
 
-/// Compiles the host's callbacks into entries of the registry, and returns them with warnings.
+/// Compiles the host's callbacks into entries of the registry, and returns them with warnings. Callbacks of an unknown
+/// event are skipped with a warning; an `onFailure` other than `block` means that the event goes on.
 pub(crate) fn compile_callbacks(matchers: &CallbackMatchers) -> (Vec<Arc<Registered>>, Vec<HookWarning>) {
     let mut compiler = Compiler::new(&HookSource::Callbacks);
     for (name, groups) in matchers {

@@ -127,7 +127,8 @@ impl SessionServices {
         notices.into_iter().map(|notice| format!("{BANNER}\n{}", notice.text)).collect()
     }
 
-    /// Takes all notices that wait, as the prompt of a turn. Returns `None` and takes nothing if none of them starts a
+    /// Takes all notices that wait, as the prompt of a turn; they count as delivered when the record of the prompt has
+    /// been written ([`SessionServices::notices_delivered`]). Returns `None` and takes nothing if none of them starts a
     /// turn.
     pub(crate) fn task_prompt(&self) -> Option<InboundUser> {
         let notices = self.tasks.list().take_wake_up();

@@ -343,7 +343,8 @@ fn request(question: &Question<'_>) -> CanUseToolRequest {
 }
 
 /// Returns the outcome for a call that the host allowed. The host's permission updates are applied before the call is
-/// judged again; only the classification `user_permanent` is reported as a grant for good.
+/// judged again, and one that fails does not keep the call from running; only the classification `user_permanent` is
+/// reported as a grant for good.
 async fn allowed_by_host(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,

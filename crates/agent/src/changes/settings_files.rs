@@ -39,7 +39,7 @@ impl AgentHandle {
     }
 
     /// Asks the ConfigChange hooks about a changed file. Returns whether one of them blocks the change, and tells the
-    /// host if so. False without asking for a file that hooks have no name for.
+    /// host if so. False without asking for a file that hooks have no name for, and false if `cancel` ends the hooks.
     async fn is_refused(self: &Arc<Self>, file: &Changed, cancel: &CancellationToken) -> bool {
         let Some(source) = file.source.config_change_name() else { return false };
         let input = ConfigChangeInput {

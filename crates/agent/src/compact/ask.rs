@@ -56,8 +56,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Requests one summary until a response is complete, the retries are used up or the turn is interrupted. The usage
-    /// of every attempt is counted, also of a failed one, because each is paid for.
+    /// Requests one summary until a response is complete, the retries are used up or the turn is interrupted; if
+    /// streams keep breaking, the last request is one without a stream. The usage of every attempt is counted, also of
+    /// a failed one, because each is paid for.
     async fn summary_answer(
         &mut self,
         messages: &[WireMessage],

@@ -143,7 +143,7 @@ async fn apply_rules(agent: &Arc<AgentHandle>, permissions: PermissionSettings) 
 }
 
 /// Writes keys to the settings file that the request names. The reply is an empty object, or the error if the file
-/// could not be changed.
+/// could not be changed: only the user's file and the local one can be, and only keys that a client may write.
 pub(super) async fn settings(agent: &Arc<AgentHandle>, body: &UpdateSettingsRequest) -> Reply {
     match agent.session.settings.update(&body.source, &body.settings).await {
         Ok(()) => Reply::Success(json!({})),
@@ -152,7 +152,8 @@ pub(super) async fn settings(agent: &Arc<AgentHandle>, body: &UpdateSettingsRequ
 }
 
 /// Notes that a file was read in the state of the given modification time, so that the model may edit it: the host saw
-/// it being read in a part of the conversation that is gone. A file that has changed since then stays unread.
+/// it being read in a part of the conversation that is gone. A file that has changed since then stays unread, and the
+/// reply is a success all the same.
 pub(super) fn read_state(agent: &Arc<AgentHandle>, body: &SeedReadStateRequest) -> Reply {
     let path = agent.workspace.resolve(&body.path);
     agent.workspace.note_read_at(&path, body.mtime);

@@ -84,8 +84,9 @@ impl Kind {
 }
 
 impl ContextReport {
-    /// Reports how full the window of an agent is now. The parts are estimated, so their sum differs from the API's
-    /// own count, which stands beside them.
+    /// Reports how full the window of an agent is now. The conversation counts with the size that was published last,
+    /// so a caller that knows a newer one has to publish it before. The parts are estimated, so their sum differs from
+    /// the API's own count, which stands beside them.
     pub fn of(agent: &AgentHandle) -> Self {
         let (model, model_window) = {
             let choice = agent.choice();

@@ -18,7 +18,8 @@ use crate::turn::outcome::TurnHandle;
 
 /// Applies what the host says in its handshake and sends the reply with what the session offers. Hosts may repeat the
 /// request; each one replaces what the one before said, but a system prompt, hooks or a schema that it does not name
-/// stay. A schema that is not valid is an error, and nothing is changed then.
+/// stay, and the list of background tasks is sent behind the reply to a repeated one. A schema that is not valid is an
+/// error, and nothing is changed then.
 pub(super) async fn handle(
     agent: &Arc<AgentHandle>,
     id: &str,

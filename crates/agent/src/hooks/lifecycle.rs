@@ -25,7 +25,8 @@ pub struct ConversationOpening {
 impl Agent {
     /// Runs everything that precedes the first prompt, in this order: Setup hooks if there is a trigger, memory files,
     /// and SessionStart hooks, which get `source` as the reason. Returns what they say, which belongs in front of the
-    /// prompt. Notes the state of watched files at the end, because later checks compare with it.
+    /// prompt; a hook cannot keep the conversation from beginning. Notes the state of watched files at the end, because
+    /// later checks compare with it.
     pub(crate) async fn begin(
         &mut self,
         source: &str,
