@@ -94,7 +94,8 @@ impl ToolSet {
         if self.deferral.is_some() { part.deferring() } else { part }
     }
 
-    /// Returns this set with one more tool, which replaces one with the same name. What was loaded stays loaded.
+    /// Returns this set with one more tool, in place of one with the same name. It goes to the end, or to its place
+    /// among the names if the set is sorted. What was loaded stays loaded.
     pub fn with(&self, tool: Arc<dyn Tool>) -> Self {
         let others = self.tools.iter().filter(|known| known.name() != tool.name()).cloned();
         let set = self.of_tools(others.chain([tool.clone()]).collect());
@@ -104,8 +105,8 @@ impl ToolSet {
         }
     }
 
-    /// Returns this set without the tools with these names. What was loaded of them stays in the array of requests,
-    /// because results in the conversation may refer to it.
+    /// Returns this set without the tools with these names; former names do not count. What was loaded of them stays in
+    /// the array of requests, because results in the conversation may refer to it.
     pub fn without(&self, names: &HashSet<String>) -> Self {
         self.of_tools(self.tools.iter().filter(|tool| !names.contains(tool.name())).cloned().collect())
     }

@@ -103,7 +103,8 @@ enum Before {
 }
 
 /// Writes the file, creating missing folders, and records it as seen. The stop is checked right before the write, so
-/// that a cancelled call changes nothing; a file that changed after it was read here is not overwritten.
+/// that a cancelled call changes no file (folders may have been created by then); a file that changed after it was read
+/// here is not overwritten.
 fn write(path: &str, content: &str, context: &ToolContext, stop: &Stop) -> Result<ToolOutput, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Directory => ToolFailure::Rejected(format!(

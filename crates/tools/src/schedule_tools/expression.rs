@@ -184,6 +184,7 @@ impl fmt::Display for CronExpression {
 
 impl Field {
     /// Reads a field whose values go from `low` to `high`; `None` if it is not valid or names a value outside of them.
+    /// A single value with a step stands for all from it on.
     fn parse(text: &str, low: u32, high: u32) -> Option<Self> {
         let mut bits = 0;
         for part in text.split(',') {

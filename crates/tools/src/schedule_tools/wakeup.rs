@@ -119,8 +119,8 @@ fn cancel(context: &ToolContext) -> ToolOutput {
     ToolOutput::new(Content::Text(text.to_owned()), result)
 }
 
-/// Sets the wake-up of the session, in place of an earlier one, with the delay clamped to the permitted range.
-/// Returns the output of the call.
+/// Sets the wake-up of the session, in place of an earlier one, with the delay clamped to the permitted range. Without
+/// a prompt the session is asked with a text that repeats the reason. Returns the output of the call.
 fn schedule(input: &Value, context: &ToolContext) -> ToolOutput {
     let asked = input["delaySeconds"].as_f64().unwrap_or_default();
     let delay = asked.clamp(DELAYS.0, DELAYS.1);

@@ -170,7 +170,8 @@ pub(super) struct ListedWorktree {
     pub locked: Option<String>,
 }
 
-/// Returns the worktrees in an output of `git worktree list --porcelain -z`. Fields that are not needed are ignored.
+/// Returns the worktrees in an output of `git worktree list --porcelain -z`. Fields that are not needed are ignored; a
+/// lock without a reason becomes an empty text, and a detached head no branch.
 fn listed(text: &str) -> Vec<ListedWorktree> {
     let mut all: Vec<ListedWorktree> = Vec::new();
     for field in text.split('\0') {

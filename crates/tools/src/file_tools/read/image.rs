@@ -41,8 +41,9 @@ struct Picture {
     shown: (u32, u32),
 }
 
-/// Reads an image. A small one is sent as it is; a large one is scaled and encoded again on a blocking thread. Fails if
-/// the file is empty, too large, or no image by its first bytes, whatever its extension says.
+/// Reads an image; it is not recorded as seen. A small one is sent as it is; a large one is scaled and encoded again on
+/// a blocking thread. Fails if the file is empty, too large, or no image by its first bytes, whatever its extension
+/// says.
 pub(super) async fn read(
     request: &Request,
     opened: Opened,

@@ -168,8 +168,8 @@ fn matcher(pattern: &str, multiline: bool, ignore_case: bool) -> Result<RegexMat
     })
 }
 
-/// Returns the walk over the files that `glob` and `type` select. Ignore files are respected; an error is text for the
-/// model.
+/// Returns the walk over the files that `glob` and `type` select. Ignore files are respected, but as in ripgrep a file
+/// that `glob` selects is searched even if one of them names it. An error is text for the model.
 fn walk_of(input: &Value, place: &Place) -> Result<WalkBuilder, String> {
     let mut builder = place.walk(Vcs::Skip);
     builder.add_custom_ignore_filename(".rgignore");
