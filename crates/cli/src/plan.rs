@@ -53,7 +53,8 @@ pub struct RunPlan {
 }
 
 /// Turns the flags into a plan. All checks between flags are made here, before anything is started; the order of the
-/// checks decides which of several mistakes is reported. Only files of system prompts are read.
+/// checks decides which of several mistakes is reported. Unknown values of `--permission-prompts` and
+/// `--permission-prompt-tool` are not refused but count as not given. Only files of system prompts are read.
 pub fn make(args: &Args, env: &LaunchEnvironment) -> Result<RunPlan, StartError> {
     refuse_unready(args)?;
     let (output, input) = formats(args)?;

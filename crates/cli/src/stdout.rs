@@ -153,7 +153,8 @@ impl Page {
     }
 }
 
-/// Returns what `--output-format text` prints for a result: its text, or else its errors with a prefix by `subtype`.
+/// Returns what `--output-format text` prints for a result: its text, or else its errors with a prefix by `subtype`. It
+/// ends with a line break, except for `error_max_turns`, whose text programs match.
 fn text_of(result: &ResultMessage) -> String {
     if let Some(text) = &result.result {
         return format!("{text}\n");

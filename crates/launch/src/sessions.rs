@@ -49,8 +49,9 @@ impl OpenSession {
 }
 
 /// Opens the session that the options ask for and locks its file if it is saved. A missing or unreadable session to
-/// resume is an error; a file that cannot be written only causes a warning, and the session is not saved. Waits up to
-/// half a second for the lock of a process that has just died.
+/// resume is an error, but a folder without a newest session gets a new one; a file that cannot be written, or an
+/// unknown config folder, only causes a warning, and the session is not saved. Waits up to half a second for the lock
+/// of a process that has just died.
 pub fn open(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -121,7 +122,8 @@ impl Opening<'_> {
     }
 
     /// Resumes a session, in its own file or in a copy (`--fork-session`). The own file is locked before it is loaded,
-    /// so that no other process can append records in between; a lock that is held elsewhere is an error.
+    /// so that no other process can append records in between; a lock that is held elsewhere is an error. A session
+    /// that is not saved is loaded without a lock.
     fn resume(&self, source: &Path, at: ResumeAt<'_>) -> Result<OpenSession, LaunchError> {
         let paths = SessionPaths::of_transcript(source);
         let failed = |error| refusal(error, paths.session_id());

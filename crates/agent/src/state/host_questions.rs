@@ -153,8 +153,9 @@ pub enum SettledQuestion {
 
 impl SessionServices {
     /// Asks the host and waits for the reply, without a `timeout` as long as it takes. If `withdraw` or the timeout
-    /// ends the question, the host is told that it is withdrawn. An error that the host replied is
-    /// [`AskError::Refused`].
+    /// ends the question, the host is told that it is withdrawn; `withdraw` counts even if a reply is there at the same
+    /// moment. An error that the host replied is [`AskError::Refused`]; once the host has closed its input, the result
+    /// is [`AskError::Closed`] at once, and nothing is sent.
     pub async fn ask(
         &self,
         body: impl Into<ControlRequestBody>,

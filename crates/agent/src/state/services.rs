@@ -197,8 +197,8 @@ impl SessionServices {
         }
     }
 
-    /// Sends a frame to the host and waits for room in the channel. A closed channel means that the host is gone, so
-    /// the session stops.
+    /// Sends a frame to the host and waits for room in the channel. A closed channel means that the host is gone: the
+    /// frame is lost, and the session stops.
     async fn send(&self, frame: Outbound) {
         // Without a reader nothing can use the results any more, and every further request would cost money.
         if self.out.send(frame).await.is_err() {
@@ -301,7 +301,7 @@ impl SessionServices {
         lock(&self.hook_env).clone()
     }
 
-    /// Replaces the environment of command hooks.
+    /// Replaces the whole environment of command hooks, with what [`Self::change_hook_variable`] has changed in it.
     pub(crate) fn set_hook_env(&self, env: HookVariables) {
         *lock(&self.hook_env) = Arc::new(env);
     }

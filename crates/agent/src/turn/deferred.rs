@@ -25,9 +25,10 @@ impl Turn<'_> {
         RoundEnd::Deferred
     }
 
-    /// Runs the deferred call, if there is one, before the model is asked, and adds its result to the conversation.
-    /// Returns the outcome if the turn ends with it (deferred again, tool gone, interrupted, or stopped by a hook), and
-    /// `None` if the turn begins as usual.
+    /// Runs the deferred call, if there is one, before the model is asked, and adds its result to the conversation; it
+    /// is not a step of this turn. Returns the outcome if the turn ends with it (deferred again, tool gone,
+    /// interrupted, or stopped by a hook), and `None` if the turn begins as usual. A call whose tool is gone stays
+    /// deferred for a later turn or run.
     pub(crate) async fn resume_deferred_call(&mut self) -> Option<TurnOutcome> {
         let call = self.agent.deferral.take()?;
         let call = PreparedCall::new(&self.agent.handle, call);

@@ -65,9 +65,9 @@ fn command(end: CommandEnd, result: &mut ResultMessage) {
     result.duration_api_ms = 0;
 }
 
-/// Fills in the result of a turn that ended by a decision of the loop; a failure is also told to hooks and host. The
-/// text of the result is empty if a tool's hook, the limit of stop hooks or a more urgent prompt ended the turn.
-/// `subtype` and `terminal_reason` are read by hosts and must not change.
+/// Fills in the result of a turn that ended by a decision of the loop; a failure is also told to hooks and host. If a
+/// tool's hook, the limit of stop hooks or a more urgent prompt ended the turn, its last text is dropped, and the
+/// result is empty or the structured output. `subtype` and `terminal_reason` are read by hosts and must not change.
 async fn ended(turn: &mut Turn<'_>, ending: TurnEnding, result: &mut ResultMessage) {
     match ending {
         TurnEnding::Completed => success(turn, "completed", result),

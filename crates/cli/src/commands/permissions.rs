@@ -30,7 +30,8 @@ the pattern of Glob.
 const TIMED: usize = 501;
 
 /// Runs `permissions explain`: prints what would happen to a call, and why. Runs nothing and asks no question. A tool
-/// that does not exist is explained by its name alone, with a note.
+/// that does not exist is explained by its name alone, with a note. INPUT that is not a JSON object becomes the main
+/// input of the tool, and is dropped if the tool has none.
 pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let [explain, rest @ ..] = words else { bail!("a command is missing\n{USAGE}") };
     if explain != "explain" {

@@ -102,8 +102,9 @@ impl Place {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Finds the file of a session by path, id, title, or the beginning of an id, in this order. The beginning needs
-    /// four characters and must fit one session only; a name that finds nothing is an error.
+    /// Finds the file of a session by path (of a `.jsonl` file), id, title, or the beginning of an id, in this order. A
+    /// whole id that no session has is an error without a further search. The beginning needs four characters and must
+    /// fit one session only; a name that finds nothing is an error.
     fn find(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = Path::new(name);
         if path.extension().is_some_and(|extension| extension == "jsonl") && path.is_file() {
