@@ -117,7 +117,8 @@ fn parse(args: &[String]) -> Result<Options> {
 
 impl Loop {
     /// Runs all sessions, `jobs` at the same time, and prints a summary. After the first that fails a check no further
-    /// one is started, and the outcome is bad.
+    /// one is started, those that run are finished, and the outcome is bad. An undisturbed session runs before them; if
+    /// it fails, that is an error.
     pub fn run(&self) -> Result<Outcome> {
         println!("crashloop: {} sessions, seed {}, {} at a time", self.sessions, self.seed, self.jobs);
         let started = Instant::now();

@@ -173,8 +173,8 @@ impl Session {
         writeln!(self.stdin, "{prompt}").context("failed to send a prompt")
     }
 
-    /// Reads until a frame of this type, or of this subtype, and drops the frames before it. Fails if the session ends
-    /// first or a command was not started.
+    /// Reads until a frame of this type, or of this subtype, and drops the frames before it; waits for it without a
+    /// limit. Fails if the session ends first or a command was not started.
     fn until(&mut self, wanted: &str) -> Result<()> {
         for line in self.lines.by_ref() {
             let frame: Value = serde_json::from_str(&line?).context("a line is not JSON")?;

@@ -29,8 +29,8 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Reads a file; a missing one is empty. Lines that are not JSON are counted as torn. Fails if an id occurs twice
-    /// or a link leads nowhere.
+    /// Reads a file; one that is missing or cannot be read is empty. Lines that are not JSON are counted as torn. Fails
+    /// if an id occurs twice or a link leads to a record that is not before it.
     pub fn read(path: &Path) -> Result<Self> {
         let mut transcript = Self::default();
         let bytes = fs::read(path).unwrap_or_default();

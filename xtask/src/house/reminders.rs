@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, usize, &str)] = &[
 ];
 
 /// Complains about each file that has the tag on more lines than it is allowed, or on fewer, so that the list of
-/// exceptions shrinks.
+/// exceptions shrinks. It is a complaint too if [`MAKER`] is missing.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     for file in files.iter().filter(|file| file.is_rust() && !file.is_test() && file.path != MAKER) {

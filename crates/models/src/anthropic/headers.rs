@@ -22,8 +22,8 @@ const OWN: [HeaderName; 7] = [
 ];
 
 impl CustomHeaders {
-    /// Reads one `Name: value` per line. A line that cannot be sent becomes a warning, not an error: the other headers
-    /// still count.
+    /// Reads one `Name: value` per line. A line that cannot be sent, or that names one of the client's own headers, is
+    /// left out with a warning and is not an error: the other headers still count.
     pub fn parse(text: &str) -> Self {
         let mut parsed = Self::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -198,8 +198,8 @@ impl BlockInMessage<'_> {
         Ok(())
     }
 
-    /// Checks a result: in a user message, with the id of its call, and adds it to the summary. Its content is a text
-    /// or a list of blocks, each checked with the stricter list of kinds; whether the call exists is checked in
+    /// Checks a result: in a user message, with the id of its call, and adds it to the summary. Its content is absent,
+    /// a text or a list of blocks, each checked with the stricter list of kinds; whether the call exists is checked in
     /// `conversation.rs`.
     fn tool_result(&self, summary: &mut MessageSummary) -> Verdict {
         if summary.role != MessageRole::User {

@@ -161,8 +161,9 @@ fn little_endian(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
     Some(part.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
-/// Checks a document block at `at`, and adds its pages or its text to the summary. Error messages call it `pdf` where
-/// it is one.
+/// Checks a document block at `at`, and adds its pages or its text to the summary. One that is sent as base64 counts as
+/// a PDF whatever its media type, and the blocks of one with the source `content` are not checked. Error messages call
+/// it `pdf` where it is one.
 pub(crate) fn check_document(
     block: &Map<String, Value>,
     at: &FieldPath<'_>,

@@ -185,7 +185,8 @@ pub(crate) fn check_message(
     Ok(summary)
 }
 
-/// Adds content that is a string to the summary: it counts as one text block, or as none if it is empty.
+/// Adds content that is a string to the summary: it counts as one text block, or as none if it is empty. A string of
+/// blanks is accepted, unlike a text block of blanks.
 fn read_string(text: &str, summary: &mut MessageSummary) {
     summary.blocks = usize::from(!text.is_empty());
     summary.first_other = (!text.is_empty()).then_some(0);
