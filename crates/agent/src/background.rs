@@ -202,9 +202,9 @@ impl SessionServices {
         self.tell_background_set().await;
     }
 
-    /// Detaches the command of a foreground task from its call, so that it goes on in the background, and tells the
-    /// host. Returns false and tells nothing if background tasks are switched off, no task has this id, or it has ended
-    /// or is in the background already.
+    /// Detaches the command of a foreground task from its call, so that it goes on in the background, tells the host,
+    /// and starts to watch for its end. Returns false and tells nothing if background tasks are switched off, no task
+    /// has this id, or it has ended or is in the background already.
     pub(crate) async fn move_to_background(self: &Arc<Self>, id: &str) -> bool {
         let BackgroundPolicy::For(lifetime) = self.tasks.config.policy else { return false };
         let _telling = self.tasks.tell().await;

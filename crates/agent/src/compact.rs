@@ -296,7 +296,8 @@ impl Turn<'_> {
     }
 
     /// Runs the SessionStart hooks and then the PostCompact hooks, which get the whole text of the model as `raw`.
-    /// Returns the notes of the SessionStart hooks for the model; PostCompact hooks add none.
+    /// Returns the notes of the SessionStart hooks for the model; first words of the user that these give are dropped,
+    /// and PostCompact hooks add none.
     async fn run_hooks_after(&mut self, trigger: CompactTrigger, raw: String) -> Vec<String> {
         let opening = self.agent.handle.start_conversation("compact", &self.cancel).await;
         let post = PostCompactInput {

@@ -201,7 +201,8 @@ impl Adopted {
     }
 
     /// Builds the result for a later turn. Only what may still have an effect is kept: verdicts about the past event
-    /// are dropped by [`Self::facts_after_event`].
+    /// are dropped by [`Self::facts_after_event`]. The text that wakes the model is stderr, or stdout if stderr is
+    /// blank.
     fn result(&self, answer: Answer, exit: Option<Exit>) -> AsyncResult {
         let mut texts = Cutter::new(self.spill_dir.as_deref(), &self.process.frames.hook_id);
         let printed = self.process.printed();

@@ -99,8 +99,9 @@ fn runs_in_background(hook: &CommandHook) -> bool {
     hook.async_rewake == Some(true) || hook.async_ == Some(true)
 }
 
-/// Waits for the result of a started command; it is killed at the timeout and when the run is cancelled. The place is
-/// free again when this returns, or as soon as the command moves to the background.
+/// Waits for the result of a started command; it is killed at the timeout and when the run is cancelled. A hook that
+/// asks for the background by its first line gets the `asyncTimeout` that it names, from then on, or else `timeout`
+/// anew. The place is free again when this returns, or as soon as the command moves to the background.
 async fn follow(
     hook: &CommandHook,
     mut process: Process,

@@ -225,7 +225,8 @@ impl Drop for HookEngine {
 }
 
 /// Returns when all hooks of a SessionEnd must be done; `None` for every other event, whose hooks have only their own
-/// timeouts. The host waits for the exit, so the time is bounded.
+/// timeouts. The host waits for the exit, so the time is bounded: by the option if it is set, else by the longest
+/// timeout that a hook configures, within [`SESSION_END_BUDGET`] and [`MAX_SESSION_END_BUDGET`].
 fn deadline(input: &HookInput, registry: &Registry, options: &EngineOptions) -> Option<Instant> {
     let event = input.event_name();
     if event != HookEvent::SessionEnd {

@@ -105,8 +105,9 @@ impl Merger<'_> {
         }
     }
 
-    /// Returns the reason of a refusal, whether it came as JSON, by exit code or by a failure; `None` if the hook
-    /// does not refuse.
+    /// Returns the reason of a refusal, whether it came as JSON, by exit code or by a failure; `None` if the hook does
+    /// not refuse. A reason in the JSON comes before that of the exit code; a missing or blank one becomes
+    /// [`NO_REASON`], so that no refusal is lost.
     fn refusal_reason(&mut self, answer: &Answer, specific: &HookSpecificOutput) -> Option<String> {
         let by_json = answer.output.decision == Some(HookDecision::Block)
             || specific.permission_decision == Some(HookPermissionDecision::Deny);

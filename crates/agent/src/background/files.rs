@@ -45,9 +45,9 @@ pub fn folder_of_user(folder: &Path) -> &Path {
     folder.ancestors().nth(3).unwrap_or(folder)
 }
 
-/// Creates a folder that [`folder`] names, if it is missing, and closes `<base>/claude-<user>` to others, because what
-/// commands print may be secret. Fails if that part is a link or belongs to another user, who could have put it into a
-/// base that all can write to, or if the disk refuses.
+/// Creates a folder that [`folder`] names, with the base if that is missing, and closes `<base>/claude-<user>` to
+/// others, because what commands print may be secret. Fails if that part is a link or belongs to another user, who
+/// could have put it into a base that all can write to, or if the disk refuses.
 pub fn ensure_folder(folder: &Path) -> Result<(), String> {
     let failed = |path: &Path, error: io::Error| format!("{} cannot be used: {error}", path.display());
     let Some(of_user) = folder.ancestors().nth(3) else {

@@ -166,8 +166,9 @@ impl MonitorLines {
         }
     }
 
-    /// Returns bytes of the output as the text of an event, cut after [`EVENT_CHARS`]. Two lines in brackets name what
-    /// is only in the output file: the `left_out` bytes before, and the rest that was cut.
+    /// Returns bytes of the output as the text of an event, without the line ends behind it and cut after
+    /// [`EVENT_CHARS`]. Two lines in brackets name what is only in the output file: the `left_out` bytes before, and
+    /// the rest that was cut.
     fn event_text(&self, bytes: &[u8], left_out: u64) -> String {
         let whole = String::from_utf8_lossy(bytes);
         let whole = whole.trim_end_matches(['\n', '\r']);

@@ -147,7 +147,8 @@ impl ContextReport {
         (self.used() * 100).checked_div(self.window).unwrap_or(0)
     }
 
-    /// Returns the report as the reply to `get_context_usage`; its keys are those of the reference.
+    /// Returns the report as the reply to `get_context_usage`; its keys are those of the reference. Tools that are not
+    /// loaded are listed as a category of their own and not counted as used.
     pub fn for_hosts(&self) -> HostReport {
         let category = |category: &Category| {
             json!({

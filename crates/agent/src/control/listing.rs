@@ -64,8 +64,8 @@ pub(super) fn permission_rules(agent: &Arc<AgentHandle>) -> Reply {
 }
 
 /// Returns `listed`, which are the folders that settings files add, and behind them all other working folders except
-/// the first, each with its source: the command line or the session. A folder that settings name through a link is not
-/// listed twice.
+/// the root of the workspace, each with its source: the command line or the session. A folder that settings name
+/// through a link is not listed twice.
 fn directories(agent: &AgentHandle, listed: Vec<WorkspaceDirectory>) -> Vec<WorkspaceDirectory> {
     // A settings file or a flag may name a folder through a link.
     let same = |a: &Path, b: &str| {

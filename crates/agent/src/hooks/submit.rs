@@ -33,8 +33,8 @@ impl SubmittedPrompt {
 impl AgentHandle {
     /// Runs the UserPromptSubmit hooks for a prompt; `source` says what started its turn, if it was not the host.
     /// Returns whether the prompt may reach the model, with the notes that hooks add to it, and takes over the title
-    /// that they give. A prompt that a background hook wrote is accepted without asking, so that its hooks cannot wake
-    /// the model again.
+    /// that they give; a cancellation looks like consent, so the caller has to check the token. A prompt that a
+    /// background hook wrote is accepted without asking, so that its hooks cannot wake the model again.
     pub(crate) async fn submit_to_hooks(
         self: &Arc<Self>,
         prompt: &InboundUser,
