@@ -37,7 +37,8 @@ impl Repo {
         self.metadata["target_directory"].as_str().map_or_else(|| self.root.join("target"), PathBuf::from)
     }
 
-    /// Returns every file that is tracked, or would be after `git add`: paths relative to the root, sorted.
+    /// Returns every file that is tracked, or would be after `git add`: paths relative to the root, sorted. Files that
+    /// are deleted in the working tree are left out.
     pub fn files(&self) -> Result<Vec<String>> {
         let text = capture(Command::new("git").current_dir(&self.root).args([
             "ls-files",

@@ -74,8 +74,10 @@ impl Catalog {
         Self { overrides }
     }
 
-    /// Returns the model id that `name` stands for: an alias is replaced, anything else is an id already. A `[1m]`
-    /// at the end stays. `phase` matters for aliases that mean different models in plan mode.
+    /// Returns the model id that `name` stands for: an alias is replaced, a retired model becomes the current Opus
+    /// unless the user keeps it, and anything else is an id already. A `[1m]` at the end, of the name or of the setting
+    /// of an alias, stays unless the user has disabled it. `phase` matters for aliases that mean different models in
+    /// plan mode.
     pub fn resolve(&self, name: &str, phase: Phase) -> String {
         let (base, wants_long) = table::split_long_context(name.trim());
         let id = self.alias(&base.to_ascii_lowercase(), phase).unwrap_or(base);

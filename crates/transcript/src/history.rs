@@ -108,8 +108,8 @@ pub(crate) fn build(mut pieces: Vec<Piece>, open: Option<String>) -> History {
     builder.finish()
 }
 
-/// Drops blocks that are not allowed in the role of their record, calls of server tools without a result, results of
-/// server tools without a call before them, and second calls or results with the same id.
+/// Drops blocks that are not allowed in the role of their record. Of server tools it also drops calls without a result,
+/// results without a call before them, and second calls or results with the same id.
 fn drop_misplaced(pieces: &mut [Piece]) {
     let mut answered = HashSet::new();
     for block in pieces.iter().flat_map(|piece| &piece.blocks) {

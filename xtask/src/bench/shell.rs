@@ -23,8 +23,8 @@ const EMPTY: f64 = 1.1;
 const FULL: f64 = 1.2;
 
 impl Bench<'_> {
-    /// Measures a tool turn with an empty and with a full `.bashrc`; the floor of both is the turn without one. Removes
-    /// the file at the end.
+    /// Measures a tool turn of Lathe with an empty and with a full `.bashrc`; the floor of both is the turn without
+    /// one, and peers have no figures. Removes the file at the end.
     pub(super) fn shell_files(&self) -> Result<[Row; 2]> {
         let turns = self.effort.turns;
         let path = self.place.path("home").join(".bashrc");

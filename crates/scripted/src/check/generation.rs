@@ -155,7 +155,8 @@ fn output_cap(family: &str, version: ModelVersion) -> Option<u64> {
 }
 
 /// Returns family and version of an id in the style of `claude-opus-4-5` or of `claude-3-5-haiku`; a missing minor
-/// version is 0. `None` if the id does not begin with `claude-` or has no number.
+/// version is 0. `None` if the id does not begin with `claude-`, has no number, or begins with its version and has no
+/// family.
 fn family_and_version(id: &str) -> Option<(&str, ModelVersion)> {
     let parts: Vec<&str> = id.strip_prefix("claude-")?.split('-').collect();
     let number = |at: usize| parts.get(at).and_then(|part| part.parse::<u32>().ok());
