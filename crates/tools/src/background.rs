@@ -153,8 +153,9 @@ pub trait TaskActions: Send + Sync {
     /// the id names no such task; then nothing has changed.
     fn move_to_background<'a>(self: Arc<Self>, id: &'a str) -> BoxFuture<'a, bool>;
 
-    /// Ends a task with everything it started, tells the host and returns what is known of the task. The model gets no
-    /// notice. The error says that no task has this id, or that it has ended already.
+    /// Ends a task with everything it started, tells the host and returns what is known of the task; the model gets no
+    /// notice. It waits for the end within a bound, and must not be dropped before, or the session would wait for that
+    /// end. The error says that no task has this id, or that it has ended already.
     fn stop_task<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<TaskReport, NotStopped>>;
 
     /// Returns the file that the output of a task goes to; `None` if the session has no task with this id.

@@ -33,8 +33,8 @@ async fn read(context: &ToolContext) -> Result<store::TaskListContent, ToolFailu
 }
 
 /// Runs `work` on the blocking pool under the lock of the list. While another process or agent holds the lock, it is
-/// tried again for up to [`LOCK_WAIT`], with pauses that block no thread. A call that is cancelled before `work` begins
-/// changes nothing.
+/// tried again for up to [`LOCK_WAIT`], with pauses that block no thread; after that the call fails. A call that is
+/// cancelled before `work` begins changes nothing.
 async fn change<T: Send + 'static>(
     context: &ToolContext,
     work: impl Fn(&LockedTasks<'_>) -> Result<T, TaskListError> + Clone + Send + 'static,

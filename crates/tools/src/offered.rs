@@ -151,7 +151,8 @@ const COMMAND_TOOLS: [&str; 2] = ["Bash", "TaskStop"];
 
 impl SessionKind {
     /// Returns the tools of a session, out of all there are: those that `choice` and the kind of session allow and
-    /// `is_removed` does not name. Current clients get them sorted by name, older ones in the order of `all`.
+    /// `is_removed` does not name. A choice of names with Bash includes TaskStop. Current clients get them sorted by
+    /// name, older ones in the order of `all`.
     pub fn tools(
         &self,
         all: Vec<Arc<dyn Tool>>,

@@ -136,7 +136,7 @@ impl ToolContext {
     }
 
     /// Returns the real path behind a path of the input like [`Self::real_path`], with the error as a value that
-    /// callers can tell apart.
+    /// callers can tell apart. Once permission was decided, `path` is not looked at.
     pub(crate) fn real(&self, path: &str) -> Result<PathBuf, FileError> {
         match &self.place {
             Some(place) => Ok(place.clone()),

@@ -112,8 +112,8 @@ impl Tool for AskUserQuestion {
     }
 }
 
-/// Returns whether two entries have the same text under `key`. Answers are found by that text, so it must be
-/// unique.
+/// Returns whether two entries have the same text under `key`; two entries without it count as equal, too. Answers are
+/// found by that text, so it must be unique.
 fn has_twins(entries: &[Value], key: &str) -> bool {
     let texts: Vec<&Value> = entries.iter().map(|entry| &entry[key]).collect();
     texts.iter().enumerate().any(|(at, text)| texts[..at].contains(text))

@@ -71,8 +71,8 @@ impl Tool for TaskCreate {
     }
 }
 
-/// Reserves a number, asks the hooks, and writes the task if none refuses; a refusal is returned as the output. The
-/// lock is not held while hooks run.
+/// Reserves a number, asks the hooks, and writes the task if none refuses; a refusal is returned as the output, and its
+/// number is not given out again. The lock is not held while hooks run.
 async fn create(input: &Value, context: &ToolContext) -> Result<ToolOutput, ToolFailure> {
     let text = |key: &str| input[key].as_str().unwrap_or_default().to_owned();
     let task = ListedTask {

@@ -61,7 +61,7 @@ pub(crate) fn subject(input: &Value, name_pattern: Option<&str>) -> CallSubject 
 impl Place {
     /// Returns the place that the input names, or the current directory of the shell. If a decision about the call has
     /// fixed the real place, that is searched. Rejects a place that does not exist, is of the wrong kind, or belongs to
-    /// the kernel.
+    /// the kernel; the fixed directories of a pattern need not exist.
     pub fn of(path: Option<&str>, start: StartAt<'_>, context: &ToolContext) -> Result<Self, ToolFailure> {
         let cwd = context.workspace.cwd();
         let closed = context.closed_paths.clone();

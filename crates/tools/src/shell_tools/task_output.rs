@@ -161,7 +161,8 @@ fn told(task: &TaskReport, is_over: bool, retrieval: &str) -> ToolOutput {
     ToolOutput::new(Content::Text(parts.join("\n\n")), result)
 }
 
-/// Returns the last [`READ_BYTES`] bytes of what the task has printed to stdout, as text.
+/// Returns the last [`READ_BYTES`] bytes of what the task has printed to stdout, as text. It may begin in the middle of
+/// a line; bytes that are not UTF-8 are replaced.
 fn end_of_output(task: &TaskReport) -> String {
     let total = task.job.total_bytes(OutputStream::Stdout);
     let part = task.job.read_from(OutputStream::Stdout, total.saturating_sub(READ_BYTES as u64), READ_BYTES);

@@ -40,8 +40,8 @@ static SHELL_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
-/// Stops the task that the input names by `task_id` or the older `shell_id`. An unknown or ended task is an error
-/// that says so.
+/// Stops the task that the input names by `task_id` or, only without that, by the older `shell_id`, and waits for its
+/// end, within a bound. An empty id, an unknown or an ended task is an error that says so.
 async fn stop(input: &Value, context: &ToolContext) -> Result<ToolOutput, ToolFailure> {
     let named = [&input["task_id"], &input["shell_id"]];
     let Some(id) = named.iter().find_map(|id| id.as_str()).filter(|id| !id.is_empty()) else {

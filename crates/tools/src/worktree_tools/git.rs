@@ -85,8 +85,9 @@ impl GitAnswer {
 }
 
 impl GitRunner {
-    /// Returns a runner with the environment, the ledger and the limits of an agent. Without trust it gives git only
-    /// plain variables, and a configuration in which hooks and the like are off.
+    /// Returns a runner with the environment, the ledger and the limits of an agent. Variables `GIT_*` are left out in
+    /// any case, because they may name another repository. Without trust it gives git only plain variables, and a
+    /// configuration in which hooks and the like are off.
     pub fn new(workspace: &Workspace, trust: RepositoryTrust) -> Self {
         let wanted = match trust {
             RepositoryTrust::Trusted => CommandEnvironment::Whole,

@@ -132,8 +132,8 @@ async fn render(
     Err(failed(format!("Rendering the pages failed: {last}")))
 }
 
-/// Returns the rendered pages as image blocks; a page that cannot be read is a text block that says why. The order of
-/// the file names is the order of the pages, because their numbers have leading zeros.
+/// Returns all pictures in `dir` as image blocks; one that is too large or cannot be read is a text block that says
+/// why. The order of the file names is the order of the pages, because their numbers have leading zeros.
 fn pictures(dir: &Path) -> Result<Vec<Value>, ToolFailure> {
     let unreadable =
         |error| ToolFailure::Failed(format!("Cannot read the pages, {}: {error}", dir.display()));
