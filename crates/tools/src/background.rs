@@ -142,15 +142,17 @@ pub trait TaskActions: Send + Sync {
     fn new_task(&self) -> Result<TaskPlace, String>;
 
     /// Makes a running command a task and tells the host. One in the background is watched from here on: its end is
-    /// told to the host and, unless it was stopped, to the model.
+    /// told to the host and, unless it was stopped, to the model. Must not be dropped before it returns, or the end of
+    /// such a task is not told.
     fn add_task(self: Arc<Self>, task: CommandTask) -> BoxFuture<'static, ()>;
 
     /// Removes a task whose call has waited for its end, and tells the host. The model learns of the end from the
     /// result of that call, so it gets no notice. No effect if the session has no such task.
     fn close_foreground_task<'a>(&'a self, id: &'a str, status: TaskStatus) -> BoxFuture<'a, ()>;
 
-    /// Detaches the command of a foreground task from its call, which then returns. False if the command has ended or
-    /// the id names no such task; then nothing has changed.
+    /// Detaches the command of a foreground task from its call, which then returns. False if the session allows nothing
+    /// in the background, the command has ended, or the id names no running foreground task; the task then stays as it
+    /// is, except that its output may be in a file already.
     fn move_to_background<'a>(self: Arc<Self>, id: &'a str) -> BoxFuture<'a, bool>;
 
     /// Ends a task with everything it started, tells the host and returns what is known of the task; the model gets no
