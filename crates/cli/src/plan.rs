@@ -378,6 +378,7 @@ fn resume(args: &Args) -> Result<ResumeOption, StartError> {
 }
 
 /// Returns whether the run waits for tasks in the background after its last turn, which is the default, or stops them.
+/// Any other word than `wait` and `stop` is an error.
 fn background(args: &Args) -> Result<BackgroundEnd, StartError> {
     match args.value("background") {
         None | Some("wait") => Ok(BackgroundEnd::Wait),

@@ -139,8 +139,9 @@ fn refuse(error: &StartError, output: OutputFormat, input: InputFormat) {
 }
 
 /// Runs the session, the writer and the reader of input concurrently until the session has ended and all is written, or
-/// until a failure or a signal ends the run. In the latter case the session is stopped and has [`STOP_GRACE`] to end,
-/// unless a second signal comes. The end of the input ends nothing here.
+/// until something ends the run. After a fatal line or a signal the session is stopped and has [`STOP_GRACE`] to end,
+/// unless a second signal comes; if writing fails or the reader of stdout is gone, it is stopped and waited for without
+/// a limit. The end of the input ends nothing here.
 async fn supervise(
     session: impl Future<Output = SessionEnd>,
     writer: impl Future<Output = std::io::Result<Written>>,

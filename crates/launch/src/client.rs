@@ -174,7 +174,8 @@ pub fn missing_key_hint(env: &LaunchEnvironment) -> String {
 }
 
 /// Builds the configuration of the API client from the environment: address, headers, proxies, certificates, betas and
-/// timeouts. Zero and unreadable timeouts leave the default.
+/// timeouts. Zero and unreadable timeouts leave the default; one for an idle stream also limits the wait for the first
+/// byte, to at least a second.
 fn api_config(env: &LaunchEnvironment, credential: Credential) -> ClientConfig {
     let base = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
     let mut config = ClientConfig::new(base, credential);

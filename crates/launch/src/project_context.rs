@@ -39,7 +39,8 @@ pub struct ProjectContext {
 
 impl ProjectContext {
     /// Finds the folder and reads its settings. The working directory is settled first, because it decides which
-    /// settings are read; only then are their variables applied. A folder that does not exist is an error.
+    /// settings are read; only then are their variables applied. A folder that does not exist is an error, but only
+    /// after the settings have been read and their warnings given.
     pub fn load(
         options: &SessionOptions,
         mut process: LaunchEnvironment,

@@ -175,7 +175,7 @@ impl FileCheckpoints {
         std::mem::take(&mut self.lock().troubles)
     }
 
-    /// Ends the run. Deletes the copies if the session is not kept; otherwise does nothing.
+    /// Ends the run. Deletes the copies if the session is not kept, which blocks on the disk; otherwise does nothing.
     pub fn close(&self) {
         if !self.config.lasting {
             self.lock().store.remove_all();

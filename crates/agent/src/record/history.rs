@@ -85,8 +85,8 @@ pub struct TailBounds {
 }
 
 impl ConversationHistory {
-    /// Builds the history of a resumed session. A user message at the end stays open, so that the next prompt joins
-    /// it: the API wants the roles to alternate.
+    /// Builds the history of a resumed session. A user message at the end stays open, so that the next prompt joins it:
+    /// the API wants the roles to alternate. Blocks of that message that cannot be parsed are left out.
     pub fn restore(mut messages: Vec<HistoryMessage>) -> Self {
         let mut history = Self::default();
         if let Some(last) = messages.pop_if(|last| last.role == Role::User) {
@@ -245,8 +245,9 @@ impl ConversationHistory {
         }
     }
 
-    /// Cuts the texts of more than `most` tokens that have no response yet to their first `keep_chars` characters,
-    /// because with them no request would ever fit again. Other blocks stay.
+    /// Closes the open user message, and cuts the texts of more than `most` tokens that have no response yet to their
+    /// first `keep_chars` characters, because with them no request would ever fit again. Other blocks, such as results
+    /// of calls, stay.
     pub fn shorten_unanswered(&mut self, most: u64, keep_chars: usize) {
         self.seal();
         let unanswered = self.sealed.iter().rev().take_while(|message| message.role() == Role::User).count();

@@ -214,7 +214,7 @@ impl AgentJournal {
     }
 
     /// Records a user message that is neither a prompt nor the result of a call: a note to the model, or the mark of an
-    /// interruption.
+    /// interruption. A synthetic one is marked as such (`isMeta`), because no person wrote it.
     pub fn user(&mut self, frame: &UserMessage) {
         let now = frame.timestamp.as_deref().unwrap_or("");
         let mut body = UserBody::prompt(&frame.message);

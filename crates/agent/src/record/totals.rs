@@ -116,7 +116,8 @@ impl SessionTotals {
     }
 
     /// Takes over the totals of earlier runs of the session, which later totals include. The usage of a model that
-    /// cannot be parsed is left out.
+    /// cannot be parsed is left out. To be called before anything is counted, because times and changed lines are
+    /// replaced.
     pub fn start_from(&mut self, state: &CostState) {
         let usage = |(model, value): (&String, &Value)| {
             Some((model.clone(), serde_json::from_value(value.clone()).ok()?))

@@ -385,8 +385,8 @@ impl Agent {
 
     /// Begins another session with this id: history, totals, files the agent has seen, loaded tools and a deferred call
     /// are forgotten, and frames, records and variables get the id. What the host has chosen (model, permissions,
-    /// hooks) stays, and so do queued prompts, tasks and the worktree. Mirrored records of the old session must have
-    /// been sent before.
+    /// hooks) stays, and so do queued prompts and the worktree. The tasks and the mirrored records of the old session
+    /// must have been dealt with before.
     pub(crate) fn begin_anew(&mut self, session_id: &str) {
         let session = self.handle.session.clone();
         let old_id = session.frames.session_id();
