@@ -52,7 +52,8 @@ impl Answer {
     }
 
     /// Reads the output of a hook as text: JSON if it starts with `{`, otherwise plain text. JSON that is not valid
-    /// gives a problem and no verdict; that it refuses on events which any failure blocks is left to the caller.
+    /// gives a problem and no verdict. It does not refuse, so for events that any failure blocks the caller has to do
+    /// that.
     pub fn said(text: &str, event: &HookEvent) -> Self {
         let text = text.trim();
         if !text.starts_with('{') {

@@ -52,8 +52,8 @@ pub enum PermitOutcome {
 
 /// Decides whether a call may run. A denial by a PreToolUse hook comes first, then the rules judge the input (that of
 /// the hook, if it wrote another one), and what they leave open is a question to the PermissionRequest hooks and the
-/// host. If no hook decides and the host cannot be asked, or the mode is `dontAsk`, such a call is refused. Waits
-/// without a time limit for the host, and permits nothing once `cancel` has fired.
+/// host; if no hook decides and the host cannot be asked, or the mode is `dontAsk`, the call is refused. Waits without
+/// a time limit for the host, and permits nothing once `cancel` has fired.
 pub async fn permit(
     agent: &Arc<AgentHandle>,
     tool: &dyn Tool,

@@ -93,9 +93,9 @@ impl AgentHandle {
         self.fire(HookEventInput::SessionEnd(input), None, &CancellationToken::new()).await
     }
 
-    /// Applies what has changed around the session: settings files, watched files, the working folder, output of
-    /// background hooks. Returns notes for the model, which the caller has to use, because each comes once; only the
-    /// main agent is told of the ends of tasks. Called before a turn and between two rounds, never while calls run.
+    /// Applies changed settings files and tells hooks of changed files, then collects the notes for the model: output
+    /// of background hooks, ends of tasks (for the main agent only), deferred tools that came or went. The caller has
+    /// to use the notes, because each comes once. Called before a turn and between two rounds, never while calls run.
     pub(crate) async fn catch_up(self: &Arc<Self>, cancel: &CancellationToken) -> Vec<String> {
         self.follow_settings(cancel).await;
         self.look_at_files(cancel).await;

@@ -23,7 +23,8 @@ use crate::state::services::IfRules;
 use crate::state::services::SessionServices;
 
 /// Builds the engine with the hooks of settings files; hooks that cannot run as written are reported to the host. The
-/// engine holds the session weakly, because the session owns it.
+/// engine holds the session weakly, because the session owns it: once the session is gone, callbacks and prompt hooks
+/// fail.
 pub fn hook_engine(
     session: &Weak<SessionServices>,
     process: &ProcessServices,

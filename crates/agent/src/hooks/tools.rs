@@ -65,8 +65,8 @@ impl PreToolUseOutcome {
 }
 
 /// Fires PreToolUse for a call. Returns the input that hooks want instead, their verdict and their notes, all empty if
-/// no hook has a say or the hooks were cancelled, so the caller has to check the token. Nothing is applied here, but
-/// the host is told if a hook ends the turn.
+/// no hook has a say; after a cancellation they count for nothing, and the caller has to check the token. Nothing is
+/// applied here, but the host is told if a hook ends the turn.
 pub async fn before(
     agent: &Arc<AgentHandle>,
     call: &ToolCall,
