@@ -147,8 +147,8 @@ impl RequestChecker {
         top::check_headers(headers, &self.betas)
     }
 
-    /// Checks a body whose headers were found valid, and remembers its valid parts. `betas` are those of the headers.
-    /// Returns what later steps need of it.
+    /// Checks a body whose headers were found valid, and returns what later steps need of it. `betas` are those of the
+    /// headers. Only the first fault is reported; parts that were found valid before it stay remembered.
     pub(crate) fn check_body(
         &self,
         fields: &BodyFields<'_>,

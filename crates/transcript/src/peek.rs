@@ -151,7 +151,8 @@ fn epoch_millis(time: &str) -> Option<u64> {
 }
 
 /// Returns the first prompt of a person in the beginning of a file, on one line and cut. The name of a slash command
-/// counts only if no other prompt exists; `None` if there is neither.
+/// counts only if no other prompt exists; `None` if there is neither. A record that is cut at the end of `head` does
+/// not count.
 fn first_prompt(head: &str) -> Option<String> {
     let mut command = None;
     for line in

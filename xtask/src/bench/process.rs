@@ -55,7 +55,7 @@ impl Finished {
 }
 
 /// Runs a child to its end, whatever its exit code. One that takes longer than [`LIMIT`] is killed, and that is an
-/// error.
+/// error; a grandchild that keeps its pipes open is waited for without a limit.
 pub fn run(command: &mut Command) -> Result<Finished> {
     run_watched(command, |_| {})
 }

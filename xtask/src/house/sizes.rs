@@ -15,7 +15,8 @@ struct Limits {
 const FILE: Limits = Limits { soft: 500, hard: 700 };
 const FUNCTION: Limits = Limits { soft: 60, hard: 120 };
 
-/// Measures every Rust file and function, and complains about those over their limit or their exception.
+/// Measures every Rust file and function, and complains about those over their limit or their exception, and about
+/// exceptions that are not needed any more.
 pub fn check(files: &[SourceFile], exceptions: &[Exception]) -> Findings {
     let mut judge = Judge { findings: Findings::default(), exceptions, used: vec![] };
     for file in files.iter().filter(|file| file.is_rust() && !file.is_test()) {
