@@ -62,7 +62,8 @@ pub(crate) fn decide(
 }
 
 /// Decides about a command that cannot be parsed. It may hide anything, so it is asked about, or denied in plan mode;
-/// only `bypassPermissions` allows it, if no rule forbids or asks.
+/// only `bypassPermissions` allows it, if there is no deny or ask rule about any command and no ask rule for the tool.
+/// Rules about files are not looked at.
 fn unreadable(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -146,8 +147,9 @@ impl Shell<'_> {
         self.decide_by_parts()
     }
 
-    /// Returns a question about a command whose text is known only at run time, where rules forbid commands: it may be
-    /// one of them. `None` if no such rule exists or nothing is hidden. Asked even in modes that allow everything else.
+    /// Returns a question about a command whose text is known only at run time, where rules forbid or ask about
+    /// commands: it may be one of them. `None` if no such rule exists, rules about files aside, or nothing is hidden.
+    /// Asked even in modes that allow everything else.
     fn hides_from_rules(&self) -> Option<AskedDecision> {
         let bound = !self.engine.deny.commands.is_empty() || !self.engine.ask.commands.is_empty();
         let hides = self.analysis.opaque_script

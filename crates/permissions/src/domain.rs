@@ -95,8 +95,9 @@ pub(crate) fn is_private(host: &str) -> bool {
     (numeric && !is_address) || lathe_protocol::web::is_internal_host(host)
 }
 
-/// Returns the host of an `http` or `https` address, in lower case, without its port and a final dot. `None` for every
-/// other address, and for one that two parsers could read as different hosts or that holds credentials.
+/// Returns the host of an `http` or `https` address, in lower case, without its port and a final dot; an IPv6 address
+/// keeps its brackets. `None` for every other address, for a host that is not ASCII, and for an address that two parsers
+/// could read as different hosts or that holds credentials.
 pub(crate) fn host(url: &str) -> Option<String> {
     let url = url.trim();
     if url.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\' || c == '\0') {

@@ -1,7 +1,7 @@
 //! Wildcards inside one name: `*`, `?`, `[a-z]`, and `\` before a character that stands for itself.
 
 /// Returns whether a pattern matches a whole name. `*` also matches slashes and leading dots, so paths must be compared
-/// name by name.
+/// name by name. A bracket that is never closed and a final backslash stand for themselves, so no pattern is an error.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();

@@ -110,7 +110,8 @@ impl PermissionEngine {
     }
 
     /// Rebuilds the rules of one behaviour from those that `keep` accepts, in their order, so that the numbers of rules
-    /// change. Warnings are not repeated.
+    /// change. Warnings are not repeated. A rule that stands in for an invalid deny rule is among the ask rules, so it
+    /// stays when the deny rules are rebuilt without its original.
     fn keep_rules(&mut self, behavior: PermissionBehavior, keep: impl Fn(RuleSource, &SourcedRule) -> bool) {
         let old = std::mem::replace(self.rules_mut(behavior), RuleSet::new(behavior));
         for (source, rule) in old.entries().iter().filter(|(source, rule)| keep(*source, rule)) {

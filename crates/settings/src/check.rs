@@ -204,7 +204,8 @@ impl Check<'_> {
     }
 
     /// Checks `permissions`, reports values of the wrong type and removes them, and removes nulls. Whatever may have
-    /// been meant to forbid something is an error, never a warning: it must not be ignored silently.
+    /// been meant to forbid something is an error, never a warning: it must not be ignored silently. Unknown keys are
+    /// reported and stay.
     fn permissions(&mut self, raw: &mut Map<String, Value>) {
         let Some(value) = raw.get_mut("permissions") else { return };
         let Some(permissions) = value.as_object_mut() else {
@@ -285,7 +286,7 @@ impl Check<'_> {
     }
 
     /// Drops the matchers that cannot be read, and reports them and unknown events; the other matchers of the same file
-    /// stay.
+    /// stay, those of unknown events too. What is not a list of matchers is replaced by an empty one.
     fn hooks(&mut self, hooks: &mut Map<String, Value>) {
         for (event, matchers) in hooks.iter_mut() {
             if !HookEvent::NAMES.contains(&event.as_str()) {

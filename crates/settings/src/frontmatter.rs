@@ -26,7 +26,9 @@ pub fn split(text: &str) -> (Option<&str>, &str) {
     (None, text)
 }
 
-/// Parses frontmatter into a type; an empty one counts as a mapping without keys. The error is a message for people.
+/// Parses frontmatter into a type; an empty one counts as a mapping without keys, and one that is too long is refused.
+/// What is not valid is tried again with quotes around its values. The error is a message for people, about the first
+/// try.
 pub fn read<T: DeserializeOwned>(yaml: &str) -> Result<T, String> {
     if yaml.len() > MAX_FRONTMATTER_BYTES {
         return Err(format!("the frontmatter is longer than {MAX_FRONTMATTER_BYTES} bytes"));

@@ -34,9 +34,9 @@ pub(crate) struct Loaded {
     pub watched: Vec<Watched>,
 }
 
-/// Reads one source; without layers if `--setting-sources` leaves it out. `overlay` holds the settings that a client
-/// has applied on top of the flag. Fails only for settings that the caller named explicitly; a file that cannot be used
-/// becomes a layer with an error.
+/// Reads one source; without layers if `--setting-sources` leaves it out, or if the project's file is the user's, which
+/// is then not watched either. `overlay` holds the settings that a client has applied on top of the flag. Fails only
+/// for settings that the caller named explicitly; a file that cannot be used becomes a layer with an error.
 pub(crate) fn load(
     request: &StackRequest,
     source: SettingsSource,
@@ -134,7 +134,8 @@ impl Loaded {
     }
 
     /// Reads `--settings`, a file or JSON text, and lays the settings that a client applied over it; adds no layer if
-    /// there are neither. Errors fail the load, because the caller named these settings explicitly.
+    /// there are neither. Errors in `--settings` fail the load, because the caller named these settings explicitly;
+    /// those of the combination with `overlay`, which is checked again and has no lines, stay in the layer.
     fn flag(&mut self, request: &StackRequest, overlay: &Map<String, Value>) -> Result<(), SettingsError> {
         let base = match &request.flag {
             None => None,

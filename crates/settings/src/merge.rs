@@ -39,8 +39,8 @@ pub(crate) fn lay_over(weak: &mut Map<String, Value>, strong: &Map<String, Value
     }
 }
 
-/// Merges a stronger value into a weaker one. `lists` applies to all lists below the top-level key. In a joined list the
-/// entries of the weaker one come first, and equal entries of the stronger one are not repeated.
+/// Merges a stronger value into a weaker one. `lists` applies to all lists below the top-level key. In a joined list
+/// the entries of the weaker one come first, and equal entries of the stronger one are not repeated.
 fn combine(weak: &mut Value, strong: &Value, lists: Lists) {
     match (weak, strong, lists) {
         // Null means "not set": a layer cannot remove the value of a weaker one.

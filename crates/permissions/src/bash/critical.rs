@@ -63,7 +63,8 @@ impl Shell<'_> {
     }
 }
 
-/// Returns the operands that `rm`, `rmdir` and `find -delete` remove; none for other programs.
+/// Returns the operands that `rm`, `rmdir` and `find -delete` remove; none for other programs. Of `find` only the words
+/// before the first option or expression count, so none if it begins with one.
 fn removal_targets<'r>(program: &str, run: &'r Invocation) -> Vec<&'r Arg> {
     let words = &run.args[1..];
     match program {

@@ -96,7 +96,8 @@ impl Shell<'_> {
     }
 
     /// Returns the number of a rule that matches a file the command touches, or `None`. Rules about reading count for
-    /// every access, rules about editing only for changes.
+    /// every access, rules about editing only for changes. A path that cannot be located matches none, and the
+    /// repository that git reads is not compared.
     fn path_rule(&self, rules: &RuleSet, step: usize, touches: &[Touch]) -> Option<usize> {
         let standing = self.standings.at(step);
         touches.iter().find_map(|touch| {

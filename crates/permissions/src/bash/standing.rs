@@ -115,7 +115,9 @@ pub(crate) fn locate_any(touch: &Touch, standing: &Standing) -> Vec<Located> {
 }
 
 /// Resolves a touched path in every possible directory, and expands a pattern, reading at most `most` entries in each.
-/// `most` also tells the purpose: with [`FEW_ENTRIES`] (to permit) a match that looks like an option is refused.
+/// `most` also tells the purpose: with [`FEW_ENTRIES`] (to permit) a match that looks like an option is refused. Fails
+/// for a relative path once the directory is lost, and for most patterns with `..`; the fixed directory of a pattern is
+/// always among the places.
 fn located(touch: &Touch, standing: &Standing, most: usize) -> Result<Vec<Located>, Unlocated> {
     let absolute = |text: &str| text.starts_with('/');
     match &touch.path {

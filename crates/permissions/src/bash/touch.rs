@@ -34,7 +34,7 @@ impl Shell<'_> {
     }
 
     /// Returns the paths that `mv` and `cp -r` create, each with the index of its step. They may contain links that
-    /// do not exist yet.
+    /// do not exist yet. A directory that exists now and a path that cannot be located are left out.
     pub(super) fn find_arrivals(&self) -> Vec<(usize, PathBuf)> {
         let mut arrivals = Vec::new();
         for (index, step) in self.analysis.steps.iter().enumerate() {
@@ -104,7 +104,8 @@ impl Shell<'_> {
     }
 
     /// Checks every path of a command that changes files, those it only reads included. Returns the grant of the last
-    /// changed path, or the first obstacle. `what` begins the question, such as `rm in`.
+    /// changed path, [`Granted::Mode`] if none is changed, or the first obstacle. `what` begins the question, such as
+    /// `rm in`.
     pub(super) fn changes(
         &self,
         what: &str,
@@ -125,9 +126,9 @@ impl Shell<'_> {
         Ok(granted)
     }
 
-    /// Checks one path that is written or removed. An allow rule or `acceptEdits` grants it, unless `grants` is
-    /// [`Grants::ReadOnly`], the path is a pattern, or what is there is a hard link, a device or a directory where none
-    /// may be.
+    /// Checks one path that is written or removed. An allow rule or, in the working directories, `acceptEdits` grants
+    /// it, unless `grants` is [`Grants::ReadOnly`], the path is a pattern, or what is there is a hard link, a device or
+    /// a directory where none may be.
     fn change(
         &self,
         what: &str,
@@ -200,7 +201,7 @@ impl Shell<'_> {
     }
 
     /// Returns the question about a write to a path that no rule can approve in advance; `None` if the script
-    /// writes to none.
+    /// writes to none. A path that cannot be located is not found here, so it is left to the checks of the parts.
     pub(super) fn protected_write(&self) -> Option<AskedDecision> {
         self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
             let touches = match step {

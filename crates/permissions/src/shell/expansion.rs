@@ -285,7 +285,8 @@ impl Parser<'_> {
     }
 
     /// Reads an arithmetic expression up to `close`, which is consumed. `None` when the parentheses do not close that
-    /// way, so that it is not arithmetic; the caller must then reset the position.
+    /// way, so that it is not arithmetic; the caller must then reset the position. A quote or a backslash in it is an
+    /// error, even where it may turn out not to be arithmetic.
     pub(super) fn arithmetic(&mut self, close: &str) -> Parsed<Option<Part>> {
         self.no_pending_heredoc()?;
         let start = self.at;

@@ -77,7 +77,8 @@ pub(super) struct Parser<'s> {
 
 impl<'s> Parser<'s> {
     /// Creates a parser at the beginning of a text. `depth` continues the count of the surrounding parser, so that
-    /// nesting stays bounded across texts that are parsed each with a parser of its own; nested pieces are counted anew.
+    /// nesting stays bounded across texts that are parsed each with a parser of its own; nested pieces are counted
+    /// anew.
     pub(super) fn new(source: &'s str, depth: u32) -> Self {
         Self { source, at: 0, depth, pieces: 0, pending: Vec::new(), heredocs: Vec::new() }
     }
@@ -322,8 +323,9 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Reads assignments, words and redirections up to the end of a simple command. A parenthesis after the first word
-    /// makes it a function definition.
+    /// Reads assignments, words and redirections up to the end of a simple command. A parenthesis after the first word,
+    /// or the word `function`, makes it a function definition. If nothing is there, or a reserved word such as `done`,
+    /// it is an error.
     fn simple(&mut self) -> Parsed<Command> {
         const UNEXPECTED: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
         if let Some(word) = self.plain_word() {

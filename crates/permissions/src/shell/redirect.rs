@@ -17,7 +17,7 @@ pub(super) struct Pending {
 
 impl Parser<'_> {
     /// Reads the redirection that starts here. `None` if there is none, also before `<(` and `>(`; nothing is consumed
-    /// then. The body of a here-document is read with the next newline.
+    /// then. An operator without a word is an error. The body of a here-document is read with the next newline.
     pub(super) fn redirect(&mut self) -> Parsed<Option<Redirect>> {
         let start = self.at;
         let fd = self.redirect_fd()?;
@@ -108,7 +108,8 @@ impl Parser<'_> {
     }
 
     /// Reads the body that starts at the current line, up to and with the line of its delimiter, and stores it in the
-    /// place that [`Self::heredoc_start`] reserved.
+    /// place that [`Self::heredoc_start`] reserved. The position must be right behind a newline; a body without the line
+    /// of its delimiter is an error.
     pub(super) fn heredoc_body(&mut self, pending: &Pending) -> Parsed<()> {
         let mut text = String::new();
         loop {

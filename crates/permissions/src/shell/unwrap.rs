@@ -104,8 +104,9 @@ pub(crate) fn program_name(text: &str) -> &str {
     base.strip_prefix('=').unwrap_or(base)
 }
 
-/// Returns the command inside a wrapper that only limits it, such as `timeout`; permitting rules look through these
-/// wrappers and no others. `None` for every other program, and if it is not clear where the command begins.
+/// Returns the command inside a wrapper that only limits it, such as `timeout`, or inside `xargs` without options;
+/// permitting rules look through these and no others. `None` for every other program, for one named with its path, and
+/// if it is not clear where the command begins.
 pub(crate) fn stripped(args: &[Arg]) -> Option<&[Arg]> {
     const LIMITING: [&str; 8] =
         ["timeout", "time", "nice", "nohup", "stdbuf", "command", "builtin", "noglob"];
@@ -123,8 +124,9 @@ pub(crate) fn stripped(args: &[Arg]) -> Option<&[Arg]> {
     inner.first().filter(|first| first.fixed().is_some_and(|text| !text.starts_with('-'))).map(|_| inner)
 }
 
-/// Returns everything that a command runs in turn, rather too much than too little; empty if the program is not known.
-/// `input` is what the command reads, if that is known.
+/// Returns everything that a command runs in turn, rather too much than too little; empty if the program is not in the
+/// tables or its word is not fixed. What the found commands run themselves is not included. `input` is what the command
+/// reads, if that is known.
 pub(crate) fn inner_commands(args: &[Arg], input: Option<&InputText>) -> Vec<Inner> {
     let Some(name) = args.first().and_then(Arg::fixed).map(program_name) else { return Vec::new() };
     let rest = &args[1..];
@@ -275,8 +277,8 @@ fn split_string(rest: &[Arg]) -> Vec<Inner> {
     found
 }
 
-/// Returns the command that a wrapper runs, or nothing if no word is left for it. With an option that is not known,
-/// every later word may start it, and all of these commands are returned.
+/// Returns the command that a wrapper runs, or nothing if no word is left for it. If [`command_words`] cannot tell
+/// where it begins, every later word may start it, and the commands of [`all_beginnings`] are returned.
 fn wrapped(wrapper: &Wrapper, rest: &[Arg]) -> Vec<Inner> {
     match command_words(wrapper, rest) {
         Some([]) => Vec::new(),
@@ -285,8 +287,9 @@ fn wrapped(wrapper: &Wrapper, rest: &[Arg]) -> Vec<Inner> {
     }
 }
 
-/// Returns the words of the command after a wrapper's options and operands, empty if there are none. `None` when an
-/// option is not known or a word before the command is not fixed.
+/// Returns the words of the command after a wrapper's options and operands, empty if there are none. `None` when a long
+/// option without `=` is not known or a word before the command is not fixed; short options of letters that are not
+/// known count as options without a value.
 fn command_words<'a>(wrapper: &Wrapper, rest: &'a [Arg]) -> Option<&'a [Arg]> {
     let mut index = 0;
     let mut operands = wrapper.operands;

@@ -81,7 +81,8 @@ impl Parser<'_> {
     }
 
     /// Reads one unquoted character, quotation or expansion; nothing at the end of the script. Invisible characters
-    /// outside of ASCII are refused, because they hide what a person approves.
+    /// outside of ASCII are refused, because they hide what a person approves. A line continuation must be skipped
+    /// before, with [`Self::peek`]; here it would become a quoted newline.
     pub(super) fn piece(&mut self, parts: &mut Parts) -> Parsed<()> {
         match self.raw() {
             None => Ok(()),
@@ -112,7 +113,7 @@ impl Parser<'_> {
     }
 
     /// Reads a `~` at the start of a word: the home directory if the name ends after it, otherwise a value that is not
-    /// known.
+    /// known. What follows the `~` is not consumed.
     fn tilde(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.at += 1;
         match self.peek() {
@@ -127,7 +128,7 @@ impl Parser<'_> {
     }
 
     /// Reads `'…'`, in which nothing is special, and appends it to `parts`; the position is at the opening quote. An
-    /// open quote is an error.
+    /// open quote is an error, and so is a newline in it while a here-document waits for its body.
     fn single_quoted(&mut self, parts: &mut Parts) -> Parsed<()> {
         let rest = &self.source[self.at + 1..];
         let Some(end) = rest.find('\'') else { return self.error("an open quote") };
@@ -140,7 +141,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads `"…"` with its expansions; the position is at the opening quote.
+    /// Reads `"…"` with its expansions, and appends it to `parts`, as an empty text if nothing is in it; the position
+    /// is at the opening quote. An open quote is an error.
     pub(super) fn double_quoted(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.at += 1;
         parts.text("", true);
@@ -156,8 +158,9 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads one character or expansion between double quotes, or in a here-document. `closing` is the character that a
-    /// backslash quotes besides the usual ones; in a here-document it is 0.
+    /// Reads one character or expansion between double quotes, or in a here-document, whose end the caller must have
+    /// checked for. `closing` is the character that a backslash quotes besides the usual ones: `"`, or 0 for none in a
+    /// here-document. Before any other character a backslash is text; a line continuation is consumed.
     fn quoted_piece(&mut self, parts: &mut Parts, closing: u8) -> Parsed<()> {
         match self.raw() {
             Some(b'\\') => {
@@ -218,7 +221,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns whether an assignment starts here: `name=`, `name+=` or `name[`. Consumes nothing.
+    /// Returns whether an assignment starts here: `name=`, `name+=`, or `name[` if `]=` or the like follows anywhere.
+    /// Consumes nothing.
     pub(super) fn at_assignment(&mut self) -> bool {
         let start = self.at;
         let mut name = String::new();
@@ -241,7 +245,8 @@ impl Parser<'_> {
         rest.contains("]=") || rest.contains("]+=") || rest.contains("]\\\n")
     }
 
-    /// Reads an assignment; [`Self::at_assignment`] must have found one here. An empty value is an empty word.
+    /// Reads an assignment; [`Self::at_assignment`] must have found one here. An empty value is an empty word. `+=` is
+    /// read like `=`, so the value is then only what is appended.
     pub(super) fn assignment(&mut self) -> Parsed<Assignment> {
         self.peek();
         let start = self.at;

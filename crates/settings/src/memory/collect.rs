@@ -140,8 +140,9 @@ impl Memory {
     }
 
     /// Loads and returns the files that apply because a file was read: the instructions of the folders on the way to
-    /// it, and the rules whose `paths` cover it. Each is returned once in the life of this memory; empty if the file
-    /// does not exist. `may_read` stands for the current deny rules.
+    /// it below the working directory, unless it lies in a folder of packages, and the rules whose `paths` cover it. Each
+    /// is returned once in the life of this memory, and a due rule is dropped even if it may not be loaded; empty if the
+    /// file does not exist. `may_read` stands for the current deny rules.
     pub fn nested_for(&mut self, path_read: &Path, may_read: ReadCheck) -> Vec<MemoryFile> {
         self.request.may_read = may_read;
         let before = self.files.len();
@@ -213,8 +214,9 @@ impl Memory {
         }
     }
 
-    /// Adds the memory files and rules of one folder. `reason` and `trigger` (the file whose reading led here) are
-    /// passed on to hooks. In a folder above the project, files of other users are left out with a warning.
+    /// Adds the memory files and rules of one folder, as far as `--setting-sources` lets them count; `AGENTS.md` only
+    /// without a `CLAUDE.md`. `reason` and `trigger` (the file whose reading led here) are passed on to hooks. In a
+    /// folder above the project, files of other users are left out with a warning.
     fn folder(&mut self, folder: &Path, reason: LoadReason, trigger: Option<&Path>) {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let is_inside = real.starts_with(&self.root);
@@ -374,8 +376,8 @@ impl Memory {
         self.request.outside == OutsideFiles::Approved
     }
 
-    /// Returns the text of a file as it is, and whether its end was cut off. `None` if it is missing, or, with a
-    /// warning, if it cannot be read or is not text.
+    /// Returns the text of a file as it is, and whether its end was cut off, which happens at a line end and causes a
+    /// warning. `None` if it is missing, or, with a warning, if it cannot be read or is not text.
     fn read(&mut self, find: &Find, real: &Path) -> Option<(String, bool)> {
         let content = match read_start(real, MAX_FILE_BYTES) {
             Ok(Some(content)) => content,

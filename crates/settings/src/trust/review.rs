@@ -119,7 +119,8 @@ pub(crate) struct WithheldReport<'a> {
 }
 
 impl WithheldReport<'_> {
-    /// Returns what is withheld, for stderr, host and `doctor` alike; `None` if nothing is.
+    /// Returns what is withheld, for stderr, host and `doctor` alike; `None` if no item is, whatever `warnings` holds.
+    /// Files whose text or limits count in any case are not named.
     pub fn content(self) -> Option<WithheldContent> {
         let by_items = self.trust.is_by_items();
         let (mut nothing, mut text) = (self.settings, Vec::new());

@@ -97,7 +97,8 @@ impl ScheduledTasks {
     }
 
     /// Adds a task at the end of the file, which is created if need be. Fails with [`SettingsError::Busy`] while
-    /// another writer is at the file, as every change does.
+    /// another writer is at the file, as every change does, and if the file would become too large. It is not checked
+    /// whether the id is free or whether [`Self::read`] has reached its limit of tasks.
     pub fn add(&self, task: &ScheduledTask) -> Result<(), SettingsError> {
         self.change(|entries| {
             entries.push(entry_of(task));
@@ -148,14 +149,15 @@ impl ScheduledTasks {
     }
 
     /// Returns whether a task may start turns: the file is the user's own, or its folder or the task itself is trusted.
-    /// Trust is looked up once, for the first task that needs it.
+    /// Trust is looked up once, for the first task that needs it, so a later change of it does not count here.
     pub fn counts(&self, task: &ScheduledTask) -> bool {
         let trust = || self.trust.get_or_init(|| self.request.look_up_trust());
         self.owner() == Owner::User || trust().counts(&item_of(task)) == Counts::Fully
     }
 
     /// Changes the entries of the file under the lock of its folder. Nothing is written if `change` returns
-    /// [`TaskChange::NoSuchTask`]; otherwise the file is created if need be. Fields that are not understood stay.
+    /// [`TaskChange::NoSuchTask`]; otherwise the file is created if need be. Fields that are not understood stay; a file
+    /// that is not understood as a whole is refused, and so is a result above [`MAX_BYTES`].
     fn change(
         &self,
         change: impl FnOnce(&mut Vec<Value>) -> TaskChange,
@@ -206,8 +208,8 @@ fn item_of(task: &ScheduledTask) -> ContentItem {
     ContentItem::new(ContentKind::ScheduledTasks, FILE, task.id.clone(), shown, content.as_bytes())
 }
 
-/// Reads one entry of the file; `None` if it lacks an id, an expression or a prompt. Other fields that are not
-/// understood get their default.
+/// Reads one entry of the file; `None` if its id, expression or prompt is missing, empty or no text. Other fields that
+/// are not understood get their default.
 fn task_of(entry: &Value) -> Option<ScheduledTask> {
     let text = |field: &str| entry.get(field)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let time = |field: &str| entry.get(field)?.as_f64().filter(|ms| *ms >= 0.0).map(|ms| ms as u64);

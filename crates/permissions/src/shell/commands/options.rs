@@ -238,7 +238,7 @@ fn long_option<'a>(
 }
 
 /// Reads a cluster of letters. The first one that takes a value ends it: the rest of the word, or the next word, is
-/// that value. A letter that is not listed is refused.
+/// that value. A letter that is not listed is refused; digits alone are skipped and not noted if `short` has a `#`.
 fn short_options<'a>(
     short: &str,
     letters: &str,
