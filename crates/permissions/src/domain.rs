@@ -96,8 +96,8 @@ pub(crate) fn is_private(host: &str) -> bool {
 }
 
 /// Returns the host of an `http` or `https` address, in lower case, without its port and a final dot; an IPv6 address
-/// keeps its brackets. `None` for every other address, for a host that is not ASCII, and for an address that two parsers
-/// could read as different hosts or that holds credentials.
+/// keeps its brackets. `None` for every other address, for a host that is not ASCII, and for an address that two
+/// parsers could read as different hosts or that holds credentials.
 pub(crate) fn host(url: &str) -> Option<String> {
     let url = url.trim();
     if url.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\' || c == '\0') {

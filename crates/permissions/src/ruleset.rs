@@ -185,8 +185,8 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Returns a forbidding rule `name:value` about one input. `None` if the set permits, the content is not of that form
-    /// or the input has a kind of rule of its own.
+    /// Returns a forbidding rule `name:value` about one input. `None` if the set permits, the content is not of that
+    /// form or the input has a kind of rule of its own.
     fn parameter_of(&self, content: &str, rule: usize) -> Option<Parameter> {
         let (name, value) = content.split_once(':')?;
         let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';

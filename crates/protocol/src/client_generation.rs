@@ -45,9 +45,9 @@ pub struct ClientFacts<'a> {
 }
 
 impl ClientGeneration {
-    /// Returns the generation of a client: the one that its host names, else the one of the version of its SDK. Without
-    /// a version the command line tells, because the old SDK drops the version when its host passes an environment of
-    /// its own. An unknown client counts as [`ClientGeneration::Current`].
+    /// Returns the generation of a client: the one that its host names, if the name is known, else the one of the
+    /// version of its SDK. Without a version the command line tells, because the old SDK drops the version when its
+    /// host passes an environment of its own. An unknown client counts as [`ClientGeneration::Current`].
     pub fn of(client: &ClientFacts<'_>) -> Self {
         match client.named {
             // `seed` and `today` are former spellings.

@@ -12,7 +12,7 @@ pub fn first_chars(text: &str, count: usize) -> &str {
     text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Returns the first `count` characters of a text and `…`, or the text if it is not longer.
+/// Returns the first `count` characters of a text and `…`, so one more than `count`, or the text if it is not longer.
 pub fn shorten(text: &str, count: usize) -> Cow<'_, str> {
     let head = first_chars(text, count);
     if head.len() < text.len() { format!("{head}…").into() } else { text.into() }

@@ -91,8 +91,8 @@ impl Usage {
     }
 }
 
-/// Adds the counters of `from` to those of `into`: sums numbers, descends into objects, and takes any other value
-/// from `from` unless it is null.
+/// Adds the counters of `from` to those of `into`: sums whole numbers that are not negative, descends into objects, and
+/// takes any other value from `from`. A null replaces nothing, but is taken for a field that `into` does not have.
 fn merge(into: &mut Extra, from: &Extra) {
     for (key, new) in from {
         match (into.get_mut(key), new) {

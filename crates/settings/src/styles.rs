@@ -112,7 +112,7 @@ impl Styles {
     }
 
     /// Adds the styles of a folder; one that cannot be read has none. Each replaces an earlier one of the same name, so
-    /// the caller must go from weak to strong.
+    /// the caller must go from weak to strong. Of more than [`MAX_STYLES`] files it is not defined which are read.
     fn add_folder(&mut self, folder: &Path, reach: Reach<'_>) {
         let Ok(entries) = fs::read_dir(folder) else { return };
         let mut paths: Vec<PathBuf> = entries
@@ -144,7 +144,8 @@ enum Reach<'a> {
 }
 
 /// Reads a style; its name is that in the front matter, or else that of the file. The error is the text of a warning:
-/// the file is gone, cannot be read, leads outside the project or is called `default`.
+/// the file is gone, cannot be read, leads outside the project, has front matter that is not understood or is called
+/// `default`.
 fn read_style(path: &Path, reach: Reach<'_>) -> Result<OutputStyle, String> {
     if let Reach::Below(root) = reach
         && !path.canonicalize().is_ok_and(|real| real.starts_with(root))

@@ -108,8 +108,8 @@ impl Parser<'_> {
     }
 
     /// Reads the body that starts at the current line, up to and with the line of its delimiter, and stores it in the
-    /// place that [`Self::heredoc_start`] reserved. The position must be right behind a newline; a body without the line
-    /// of its delimiter is an error.
+    /// place that [`Self::heredoc_start`] reserved. The position must be right behind a newline; a body without the
+    /// line of its delimiter is an error.
     pub(super) fn heredoc_body(&mut self, pending: &Pending) -> Parsed<()> {
         let mut text = String::new();
         loop {

@@ -154,8 +154,8 @@ pub enum HookOutputError {
 }
 
 impl HookOutput {
-    /// Reads the output of a hook for `event`. Fails if it is not an object, if a known field has the wrong type, or if
-    /// its `hookSpecificOutput` names another event.
+    /// Reads the output of a hook for `event`; an empty object is valid. Fails if it is not an object, if a known field
+    /// has the wrong type, or if its `hookSpecificOutput` names another event or none.
     pub fn parse(value: &Value, event: &HookEvent) -> Result<Self, HookOutputError> {
         if !value.is_object() {
             return Err(HookOutputError::NotAnObject);

@@ -140,9 +140,9 @@ impl Memory {
     }
 
     /// Loads and returns the files that apply because a file was read: the instructions of the folders on the way to
-    /// it below the working directory, unless it lies in a folder of packages, and the rules whose `paths` cover it. Each
-    /// is returned once in the life of this memory, and a due rule is dropped even if it may not be loaded; empty if the
-    /// file does not exist. `may_read` stands for the current deny rules.
+    /// it below the working directory, unless it lies in a folder of packages, and the rules whose `paths` cover it.
+    /// Each is returned once in the life of this memory, and a due rule is dropped even if it may not be loaded; empty
+    /// if the file does not exist. `may_read` stands for the current deny rules.
     pub fn nested_for(&mut self, path_read: &Path, may_read: ReadCheck) -> Vec<MemoryFile> {
         self.request.may_read = may_read;
         let before = self.files.len();

@@ -45,7 +45,7 @@ pub(crate) fn has_files(place: Place<'_>) -> bool {
 }
 
 /// Returns the items in files other than settings that need trust, or of which only the text counts without it. Opens
-/// and hashes these files; their number is bounded.
+/// and hashes these files; their number is bounded, and those above the bound are left out.
 pub(crate) fn items(place: Place<'_>) -> Vec<ContentItem> {
     let mut found = servers(place.folder, ".mcp.json", ContentKind::McpServers);
     found.extend(servers(place.folder, ".lsp.json", ContentKind::LanguageServers));
@@ -82,8 +82,8 @@ pub(crate) fn texts(place: Place<'_>) -> Vec<ContentKind> {
     kinds
 }
 
-/// Returns the servers in a file, each with what it would start or call; none if the file does not exist. A file that
-/// cannot be read or parsed is one item that can never be trusted.
+/// Returns the servers in a file, each with what it would start or call; none if the file does not exist or does not
+/// hold an object. A file that cannot be read whole or is not JSON is one item that can never be trusted.
 fn servers(folder: &Path, file: &str, kind: ContentKind) -> Vec<ContentItem> {
     let text = match read_start(&folder.join(file), MAX_BYTES) {
         Ok(None) => return Vec::new(),

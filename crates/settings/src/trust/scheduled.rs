@@ -156,8 +156,8 @@ impl ScheduledTasks {
     }
 
     /// Changes the entries of the file under the lock of its folder. Nothing is written if `change` returns
-    /// [`TaskChange::NoSuchTask`]; otherwise the file is created if need be. Fields that are not understood stay; a file
-    /// that is not understood as a whole is refused, and so is a result above [`MAX_BYTES`].
+    /// [`TaskChange::NoSuchTask`]; otherwise the file is created if need be. Fields that are not understood stay; a
+    /// file that is not understood as a whole is refused, and so is a result above [`MAX_BYTES`].
     fn change(
         &self,
         change: impl FnOnce(&mut Vec<Value>) -> TaskChange,

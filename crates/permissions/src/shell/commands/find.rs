@@ -73,8 +73,8 @@ const WITH_TEXT: [&str; 31] = [
 const WITH_FILE: [&str; 7] =
     ["-newer", "-anewer", "-cnewer", "-newermm", "-newermc", "-newermt", "-samefile"];
 
-/// Returns what a `find` with listed predicates reads. Any other predicate is refused: `-exec`, `-delete` and `-fprint`
-/// run programs or change files.
+/// Returns what a `find` with listed predicates reads, which is `.` if it names no starting point. Any other predicate
+/// is refused: `-exec`, `-delete` and `-fprint` run programs or change files.
 pub(super) fn find(args: &[Arg]) -> Listed {
     let mut words = args[1..].iter().peekable();
     let mut touches = Vec::new();

@@ -28,8 +28,8 @@ const LOG_LONG: &str = "oneline pretty? format= abbrev? no-abbrev abbrev-commit 
  left-only right-only show-pulls diff-merges= cc ignore-submodules? no-walk? encoding= \
  expand-tabs? log-size count objects name-only mailmap use-mailmap";
 
-/// Returns what a git command with a listed subcommand and listed options reads, the repository included. Every other
-/// command is refused.
+/// Returns what a git command with a listed subcommand and listed options reads, the repository included; `git version`
+/// reads nothing. Every other command is refused, and so is one with other options before its subcommand.
 pub(super) fn git(args: &[Arg]) -> Listed {
     let mut index = 1;
     while matches!(args.get(index).and_then(Arg::fixed), Some("--no-pager" | "-P" | "--no-optional-locks")) {

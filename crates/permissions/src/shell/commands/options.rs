@@ -93,8 +93,8 @@ impl<'a> Taken<'a> {
         self.options.iter().any(|(name, _, _)| names.contains(&name.as_str()))
     }
 
-    /// Returns the values given for any of these options, in their order; an option that was given without a value yields
-    /// an empty string. Names are without dashes.
+    /// Returns the values given for any of these options, in their order; an option that was given without a value
+    /// yields an empty string. Names are without dashes.
     pub(super) fn values<'s>(&'s self, names: &'s [&str]) -> impl Iterator<Item = &'s str> {
         self.options
             .iter()

@@ -108,7 +108,7 @@ fn printf(words: &[Arg]) -> Listed {
 }
 
 /// Accepts `test` with listed operators. `-v` and `-R` evaluate a subscript and are refused; numeric comparisons
-/// accept only numbers.
+/// accept only numbers. Another operator is refused only as the first word; later ones count as text.
 fn test(words: &[Arg]) -> Listed {
     const FILE: [&str; 22] = [
         "-a", "-b", "-c", "-d", "-e", "-f", "-g", "-h", "-k", "-p", "-r", "-s", "-u", "-w", "-x", "-G", "-L",
@@ -168,7 +168,8 @@ fn cd(words: &[Arg]) -> Listed {
     }
 }
 
-/// Accepts `xargs echo` and `xargs` without a command, because `echo` is harmless with any words.
+/// Accepts `xargs echo` and `xargs` without a command, because `echo` is harmless with any words. Only five short
+/// options are accepted before it.
 fn xargs(words: &[Arg]) -> Listed {
     let mut index = 0;
     while let Some(word) = words.get(index) {

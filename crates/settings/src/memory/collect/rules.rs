@@ -54,7 +54,8 @@ impl Memory {
     }
 
     /// Collects the Markdown files of a rules folder and the folders in it into `files`, sorted. The depth and the
-    /// number of entries are bounded, because a project may bring any tree; each folder is entered once.
+    /// number of entries of all folders together are bounded, because a project may bring any tree. Each folder is
+    /// entered once in the life of the memory; one that leads outside the limit is left out with a warning.
     fn rule_files(&mut self, dir: &Path, limit: &Limit, depth: usize, files: &mut Vec<PathBuf>) {
         let Ok(entries) = fs::read_dir(dir) else { return };
         let Ok(real) = dir.canonicalize() else { return };
