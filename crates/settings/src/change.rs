@@ -243,8 +243,8 @@ impl SettingsStack {
 
     /// Reads the sources of changed files again. Returns the problems, and what is newly withheld as warnings. A source
     /// that has errors keeps its old settings, because a file is often half written when it is read. Grants that a file
-    /// of the folder no longer contains are forgotten for good; what it no longer forbids stays forbidden until the next
-    /// start.
+    /// of the folder no longer contains are forgotten for good; what it no longer forbids stays forbidden until the
+    /// next start.
     pub fn reload(&mut self, changed: &[Changed]) -> Vec<SettingsProblem> {
         let mut found = Vec::new();
         for source in SettingsSource::ALL {

@@ -189,7 +189,7 @@ impl fmt::Display for KindCount {
 }
 
 /// Returns how many items there are of each kind, in the order of [`ContentKind::ALL`]; kinds without items are left
-/// out.
+/// out. The list must have the kinds in the order in which the enum declares them, because they are counted by number.
 pub(crate) fn count(kinds: impl Iterator<Item = ContentKind>) -> Vec<KindCount> {
     let mut counts = [0_usize; ContentKind::ALL.len()];
     for kind in kinds {

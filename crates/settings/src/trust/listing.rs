@@ -146,7 +146,8 @@ fn markdown(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the entries of a folder, sorted; none if it cannot be read. At most [`MAX_ENTRIES`] are looked at.
+/// Returns the entries of a folder, sorted; none if it cannot be read. At most [`MAX_ENTRIES`] are looked at, in the
+/// order of the disk, so of more it is not defined which are returned.
 fn entries(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().take(MAX_ENTRIES);
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -32,7 +32,8 @@ fn all(operands: &[&Arg], access: TouchAccess) -> Vec<Touch> {
     operands.iter().map(|arg| Touch::new(arg, access)).collect()
 }
 
-/// Accepts one or more operands that are all created or changed, and returns a touch for each.
+/// Accepts one or more operands that are all created or changed, and returns a touch for each. Refused without an
+/// operand, and if an option behind one has its value in the next word, which may be a file then.
 fn written(taken: &Taken<'_>) -> Listed {
     // Where options end at the first operand, `touch FILE -d X` makes X.
     if taken.operands.is_empty() || !taken.behind.is_empty() {

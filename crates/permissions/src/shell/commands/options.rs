@@ -283,8 +283,9 @@ pub(super) fn by_table(spec: &Spec, args: &[Arg]) -> Listed {
     operand_touches(spec.operands, taken)
 }
 
-/// Returns what the operands and option values read; refuses operands that do not fit. A search without a file operand
-/// reads the current directory.
+/// Returns what the operands and option values read; refuses operands that do not fit, and a search pattern that is not
+/// fixed. A search down into directories without a file operand reads the current directory; the operand `-` reads no
+/// file.
 fn operand_touches(operands: Operands, taken: Taken<'_>) -> Listed {
     /// Unless told otherwise, ripgrep skips hidden and ignored files.
     const EVERYTHING: [&str; 6] = ["u", "unrestricted", "hidden", "no-ignore", "no-ignore-vcs", "binary"];

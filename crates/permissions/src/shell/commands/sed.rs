@@ -50,8 +50,8 @@ pub(super) fn in_place(args: &[Arg]) -> Listed {
     Ok(files.iter().map(|arg| Touch::new(arg, TouchAccess::Write)).collect())
 }
 
-/// Refuses a call if one of its scripts has a command that is not accepted. Returns how many operands are scripts: none
-/// if options give them, otherwise one.
+/// Refuses a call if one of its scripts has a command that is not accepted, or if it has no script with a known text.
+/// Returns how many operands are scripts: none if options give them, otherwise one.
 fn check_scripts(taken: &super::options::Taken<'_>, allowed: Scripts) -> Result<usize, NotListed> {
     let given: Vec<&str> = taken.values(&["e", "expression"]).collect();
     if !given.is_empty() {
@@ -79,8 +79,8 @@ fn accepted(script: &str, allowed: Scripts) -> bool {
     }
 }
 
-/// Skips an address: `N`, `$`, `/re/`, `N,M`, `N,+M`, `N~M`, and a following `!`. Returns the rest; `None` if it is
-/// not valid.
+/// Skips an address: `N`, `$`, `/re/`, `N,M`, `N,+M`, `N~M`, and a following `!`. Returns the rest, which is the whole
+/// text if there is no address; `None` if a regular expression does not end.
 fn address(text: &str) -> Option<&str> {
     let mut rest = one_address(text)?;
     if let Some(second) = rest.strip_prefix(',') {
