@@ -24,6 +24,10 @@ const READ_BYTES: usize = 64 * 1024;
 /// parent that wants to write has written by then; one that merely left the pipe open never will.
 const PARENT_GRACE: Duration = Duration::from_millis(150);
 
+/// How long a run waits for a pipe that another process than its parent can write to before it looks whether that is still
+/// so.
+const WRITER_CHECK: Duration = Duration::from_millis(500);
+
 /// The number of reads after which a run that cannot start stops reading.
 const MAX_SWALLOWED_READS: usize = 20;
 
@@ -66,11 +70,22 @@ pub async fn read_text(has_prompt: bool) -> io::Result<String> {
 /// Returns whether to read standard input in addition to a prompt on the command line. A command in a pipeline is
 /// waited for however long it takes; a parent that left a pipe open has [`PARENT_GRACE`] to write.
 async fn will_speak(input: &Stream) -> bool {
-    if input.is_readable_now() || pipe::has_writer_besides_parent() {
-        return true;
-    }
     let mut nothing = [0; 0];
-    tokio::time::timeout(PARENT_GRACE, input.read(&mut nothing)).await.is_ok()
+    loop {
+        if input.is_readable_now() {
+            return true;
+        }
+        let has_writer = pipe::has_writer_besides_parent();
+        let patience = if has_writer { WRITER_CHECK } else { PARENT_GRACE };
+        if tokio::time::timeout(patience, input.read(&mut nothing)).await.is_ok() {
+            return true;
+        }
+        // A parent that starts another child at this moment has it hold a copy of the pipe until its `exec`, which looks
+        // like a pipeline. So the writers are looked at again, for as long as there are any.
+        if !has_writer {
+            return false;
+        }
+    }
 }
 
 /// Reads and discards the first lines of the host, until it pauses. A run that cannot start ends so early that the host

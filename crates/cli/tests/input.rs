@@ -166,3 +166,37 @@ fn a_run_that_is_refused_waits_for_what_its_host_is_about_to_write() {
         assert_eq!(running.finish().code, Some(1));
     }
 }
+
+/// A child that the parent starts at the same moment holds a copy of the pipe until its `exec`.
+#[test]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "another process holds the pipe for a while"
+)]
+fn a_process_that_lets_the_pipe_go_is_not_waited_for_any_longer() {
+    use std::process::{Command, Stdio};
+    let context = context();
+    let (read, write) = std::io::pipe().unwrap();
+    let mut holder = Command::new("sleep").arg("0.7").stdout(write.try_clone().unwrap()).spawn().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lathe"));
+    command
+        .args(["-p", "hello"])
+        .current_dir(context.cwd())
+        .env_clear()
+        .env("HOME", context.home())
+        .env("ANTHROPIC_API_KEY", "key")
+        .env("ANTHROPIC_BASE_URL", context.server().url())
+        .stdin(read)
+        .stdout(Stdio::piped());
+    let child = command.spawn().unwrap();
+    // Dropped with the command, so that the pipe has no reader here.
+    drop(command);
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(child.wait_with_output()));
+    let output =
+        ended.recv_timeout(Duration::from_secs(30)).expect("the run does not wait for this process").unwrap();
+    drop(write);
+    holder.wait().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "fine\n");
+}
