@@ -299,7 +299,7 @@ fn refused_result(message: &str, session: &str) -> String {
 }
 
 /// Returns the result line of a run that could not start, for hosts that ask for one; `reason` is its
-/// `startup_failure_reason`. It names a fresh session id, because there is no session.
+/// `startup_failure_reason`. It names a fresh session id, because no session exists.
 pub fn startup_failure(message: &str, reason: &str) -> String {
     let result = ResultMessage {
         subtype: "error_during_execution".to_owned(),

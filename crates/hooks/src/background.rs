@@ -175,7 +175,7 @@ impl Adopted {
         Some(self.result(answer, exit))
     }
 
-    /// Reads the output behind the `{"async": true}` line, or all of it if there is no such line, and the exit. For a
+    /// Reads the output behind the `{"async": true}` line, or all of it without such a line, and the exit. For a
     /// hook that may wake the model, exit code 2 is not a problem.
     fn answer(&self, exit: Exit) -> Answer {
         let printed = self.process.printed();

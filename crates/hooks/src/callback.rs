@@ -14,7 +14,7 @@ use crate::registry::OnFailure;
 use crate::{CallbackCall, CallbackError, Consequence, ProblemKind};
 
 /// Sends the input to the host and reads the reply. Without a connection it fails like a host that does not reply,
-/// except at SessionEnd, where a closed connection is expected. After a cancellation even a valid reply is no verdict.
+/// except at SessionEnd, where a closed connection is expected. After a cancellation even a valid reply does not count.
 pub(crate) async fn run(
     id: &str,
     on_failure: OnFailure,

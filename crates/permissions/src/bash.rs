@@ -62,7 +62,7 @@ pub(crate) fn decide(
 }
 
 /// Decides about a command that cannot be parsed. It may hide anything, so it is asked about, or denied in plan mode;
-/// only `bypassPermissions` allows it, if there is no deny or ask rule about any command and no ask rule for the tool.
+/// only `bypassPermissions` allows it, if no deny or ask rule exists about any command and no ask rule for the tool.
 /// Rules about files are not looked at.
 fn unreadable(
     engine: &PermissionEngine,

@@ -162,7 +162,7 @@ impl PathRules {
         self.patterns.push(Pattern { under, segments, rule });
     }
 
-    /// Adds a pattern once for each base, so nothing if there is no base. Leading fixed names move into the directory
+    /// Adds a pattern once for each base, so nothing without a base. Leading fixed names move into the directory
     /// that is the key of the table, where `..` goes up; the segments from the first wildcard on are compared one by
     /// one, and there `..` is an ordinary name.
     fn anchored(&mut self, bases: &[&Path], content: &str, rule: usize) {

@@ -29,7 +29,7 @@ impl SessionServices {
 
     /// Sends a request outside of the conversation, with the retries that every request has, and returns the whole
     /// response. The error is that of the last attempt; the cost of each attempt counts, also if the caller drops the
-    /// future, as it may because there is no time limit here. The budget is not checked here, and `retry_frame` makes
+    /// future, as it may, because nothing limits its time here. The budget is not checked here, and `retry_frame` makes
     /// the frame about a retry, if the host is to see one.
     pub(crate) async fn ask_model_for_all(
         &self,

@@ -395,7 +395,7 @@ impl Turn<'_> {
     }
 
     /// Requests the response as one piece instead of a stream, because streams keep breaking; shows its blocks and
-    /// completes it like a streamed one. There is no further attempt: a failure is the outcome of the turn.
+    /// completes it like a streamed one. No further attempt is made: a failure is the outcome of the turn.
     async fn without_stream(
         &mut self,
         request: &Arc<ModelRequest>,

@@ -118,7 +118,7 @@ pub(crate) enum Opens {
 
 /// Parses a script and lists every command it could run and every file the shell could open, also in branches that may
 /// not be taken. Fails if the script cannot be parsed or runs too many commands inside commands. A script inside it
-/// that cannot be read is no failure; it sets [`Analysis::opaque_script`], which the caller must look at.
+/// that cannot be read is not a failure; it sets [`Analysis::opaque_script`], which the caller must look at.
 pub(crate) fn analyse(source: &str, known: &Known<'_>) -> Result<Analysis, ParseError> {
     let script = parse(source)?;
     let mut analysis = Analysis::default();

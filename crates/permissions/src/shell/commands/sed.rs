@@ -80,7 +80,7 @@ fn accepted(script: &str, allowed: Scripts) -> bool {
 }
 
 /// Skips an address: `N`, `$`, `/re/`, `N,M`, `N,+M`, `N~M`, and a following `!`. Returns the rest, which is the whole
-/// text if there is no address; `None` if a regular expression does not end.
+/// text without an address; `None` if a regular expression does not end.
 fn address(text: &str) -> Option<&str> {
     let mut rest = one_address(text)?;
     if let Some(second) = rest.strip_prefix(',') {

@@ -15,7 +15,7 @@ pub(super) struct Found {
     pub exact: bool,
 }
 
-/// Returns all occurrences of `needle` in `text`, in order and without overlap. Only if there is no exact one,
+/// Returns all occurrences of `needle` in `text`, in order and without overlap. Only without an exact one,
 /// typographic and straight quotes count as equal; [`Found::exact`] tells which.
 pub(super) fn find(text: &[u8], needle: &str) -> Found {
     let exact: Vec<Range<usize>> =
