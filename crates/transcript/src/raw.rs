@@ -32,7 +32,8 @@ impl<'a> RawObject<'a> {
         })
     }
 
-    /// Returns a member with the lifetime of the parsed text; `None` if there is none or it was set since.
+    /// Returns a member with the lifetime of the parsed text; for a repeated key, the last one. `None` if there is none or
+    /// it was set since.
     pub(crate) fn found(&self, key: &str) -> Option<&'a RawValue> {
         self.0.iter().rev().find(|(name, _)| name == key).and_then(|(_, part)| match part {
             Part::Found(raw) => Some(*raw),

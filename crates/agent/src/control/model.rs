@@ -101,6 +101,7 @@ fn switch_to(agent: &AgentHandle, wanted: Option<&str>) -> Switch {
 }
 
 /// Makes `switch.to` the model from the next request on, tells the host if it is another one, and returns its id.
+/// Hooks are neither asked nor told: that is up to the caller.
 async fn apply(agent: &Arc<AgentHandle>, switch: &Switch) -> String {
     agent.change_model(&switch.to);
     if switch.from != switch.to {

@@ -66,7 +66,8 @@ impl Agent {
 
 impl AgentHandle {
     /// Fires SessionStart, also for a conversation that begins anew within a session. `source` says why and is a value
-    /// of the wire. Takes over the title that a hook gives, and returns what belongs in front of the first prompt.
+    /// of the wire. Takes over the title that a hook gives, and returns what belongs in front of the first prompt. A
+    /// hook cannot keep the conversation from beginning.
     pub(crate) async fn start_conversation(
         self: &Arc<Self>,
         source: &str,

@@ -116,8 +116,10 @@ fn pushed(output: &str) -> Option<Value> {
     Some(json!({ "branch": branch }))
 }
 
-/// Returns the operation on the branch that the words name, or `None` if no line of the output begins with one of the
-/// `signs` that it took place, or no branch is named.
+/// Returns the operation on the branch that `words` name, the words after the subcommand: the first one that is not an
+/// option, quoted, a substitution or a redirection (the value of an option is taken for a branch). `action` is what
+/// happened, as the operation names it. `None` if no line of the output begins with one of the `signs` that it took
+/// place, or no branch is named.
 fn branch(words: &[&str], action: &str, output: &str, signs: &[&str]) -> Option<Value> {
     let has_sign = output.lines().any(|line| signs.iter().any(|sign| line.starts_with(sign)));
     let named = words.iter().find(|word| !word.starts_with(['-', '"', '\'', '$', '>', '<']))?;
